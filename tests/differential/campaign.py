@@ -35,12 +35,12 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
-from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
+from tests.differential import dataflows, generated, test_dataflows, test_generated, windowings
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
 from tests.differential.windows import drawn_owners
 
-PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 50, "carried": 90}
+PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 140}
 WAYS = 24  # of a program at least, all different
 # Those that keep to the order of events; no_lock is a bound.
 SCHEMES = [scheme for scheme in ENGINE_EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
@@ -113,22 +113,11 @@ def events_of(r: random.Random, smallest: int, largest: int) -> Stream:
     return Stream(drawn, r.choice((1, 1, 2, 4)), r.choice((1, 2, 3, 64)), r.random() < 0.3)
 
 
-@functools.cache
-def carried(plan: str, rows: tuple[int, ...]) -> tuple:
-    """An application whose events carry programs, compiled once for all of them."""
-    app = programs.APPS[plan]
-    params = app.bind(dict(zip(("accounts", "shelves", "tallies"), rows, strict=True)))
-    return app, params, compile_app(app, params)
-
-
 def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
     """The application of a number, its parameters, its compiled program and its events."""
     # Applications with windows have numbers of their own in both kinds.
     named = f"campaign_{SEED}_{number + 1000 * (kind == 'failing')}"
     is_planted = r.random() < 0.4
-    if kind == "carried":
-        app, params, compiled = carried(*r.choice(list(test_programs.ROWS.items())))
-        return app, params, compiled, test_programs.encode(events_of(r, 1, test_programs.LONGEST))
     if kind == "transaction":
         path = generated.write(folder, named)
         if is_planted:

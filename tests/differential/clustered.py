@@ -52,16 +52,10 @@ class Drawn:
         app, params, _, table = campaign.program_of(kind, number, folder, r)
         manifest = workload.write(app, params, table.num_rows, 0, folder / "workload", [table])
         pass_ = DrawnPass(
-            app=app.name,
-            params=tuple(params.items()),
-            workload=str(folder / "workload"),
-            events=table.num_rows,
-            end=table.num_rows,
-            shares=random.Random(f"shares of {kind} {number}").choice((1, 2, 3, 5)),
-            folder=str(folder / "pass"),
-            writes=True,
-            file=str(app.file),
-        )
+            app=app.name, params=tuple(params.items()), workload=str(folder / "workload"), events=table.num_rows,
+            end=table.num_rows, shares=random.Random(f"shares of {kind} {number}").choice((1, 2, 3, 5)),
+            folder=str(folder / "pass"), writes=True, file=str(app.file),
+        )  # fmt: skip
         oracle = Interpreter(app, params)
         try:
             outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])

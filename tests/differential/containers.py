@@ -5,6 +5,7 @@
 
 import importlib.util
 import inspect
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -174,7 +175,7 @@ def declaration(field: Any) -> str:
     return f"{type(field).__name__}[{', '.join(named)}]"
 
 
-def source(is_transaction: bool) -> str:
+def source(is_transaction: bool, fields: Collection[int]) -> str:
     """The application: as an operator with one state per group, or as modifications of a table's rows."""
     lines = []
     for held in (Narrow, Wide):
@@ -182,7 +183,7 @@ def source(is_transaction: bool) -> str:
         lines += [f"    {name}: {scalar.name}\n" for name, scalar in held.fields.items()] + ["\n\n"]
     lines += ["@record\nclass State:\n"]
     # A table has no queues: operations on queues are left out there.
-    kept = [not (is_transaction and isinstance(field, Queue)) for field in FIELDS]
+    kept = [n in fields and not (is_transaction and isinstance(field, Queue)) for n, field in enumerate(FIELDS)]
     lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
     owner = "state, row" if is_transaction else "row, state, out"
@@ -208,10 +209,10 @@ def source(is_transaction: bool) -> str:
     return HEAD + "".join(lines) + "app.generates(lambda *arguments: {})\n"
 
 
-def application(folder: Path, how: str) -> Any:
-    """The application `alone` (one state), `keyed` (one per group) or `transaction`."""
+def application(folder: Path, how: str, fields: Collection[int] = range(len(FIELDS))) -> Any:
+    """The application `alone` (one state), `keyed` (one per group) or `transaction`, with some of the fields."""
     stream = {"alone": "app.source(Event)", "keyed": 'app.source(Event).key_by("group")'}.get(how, "")
-    text = source(how == "transaction").replace("IS_KEYED", f"{stream}.process(work, State, Answer).sink()")
+    text = source(how == "transaction", fields).replace("IS_KEYED", f"{stream}.process(work, State, Answer).sink()")
     path = folder / f"containers_{how}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -1,8 +1,8 @@
 """Writes random transactional applications: tables, records, containers, conditions, modifications and a plan.
 
-It varies what `programs.py` cannot: the number and sizes of tables, the types and order of fields, and the place of
-containers in a row. It also varies the plan's branches and loops, its fused operators, and the outputs of the values
-read. A number determines the application.
+It varies the number and sizes of tables, the types and order of fields, and the place of containers in a row. It also
+varies the plan's branches and loops, its fused operators, and the outputs of the values read. A number determines the
+application.
 
 Integers wrap around. The code masks values to fit narrow fields and keeps floats small. Now and then a function divides
 by a value of the event.

@@ -8,7 +8,7 @@ import pyarrow as pa
 from streaming_core.api import App
 from streaming_core.data.rows import decode, encode
 from streaming_core.errors import RunFailed
-from streaming_core.kernels.program import compile_app, describe_error
+from streaming_core.kernels.program import Program, compile_app, describe_error
 
 ROOM = 1 << 16
 
@@ -16,8 +16,8 @@ ROOM = 1 << 16
 class Kernel:
     """The first operator of an application, stateless or stateful without a key."""
 
-    def __init__(self, app: App, params: dict):
-        self.program = compile_app(app, params)
+    def __init__(self, app: App, params: dict, program: Program | None = None):
+        self.program = program or compile_app(app, params)
         [operator] = self.program.description["operators"]
         self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(operator["kernel"])
         self.out = np.zeros(ROOM, self.program.output.dtype(True))

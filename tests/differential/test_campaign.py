@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming_core.apps import registry
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from tests.differential import campaign
@@ -82,6 +83,8 @@ def test_programs_equal_the_oracle_in_every_way(kind, start, tmp_path, record_pr
     record_property("campaign", {"kind": kind, **counts})
     assert not failures, "\n\n".join(failures)
     assert counts["programs"] == stop - start
+    if kind == "unordered":
+        assert all(counts[channel] >= (stop - start) * campaign.PLANS for channel in campaign.CHANNELS)
 
 
 def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
@@ -89,19 +92,12 @@ def test_campaign_runs_five_hundred_programs_in_twenty_ways_each():
     assert campaign.WAYS >= 20
 
 
-@pytest.mark.parametrize(("kind", "number"), [("windowed", 3), ("unordered", 2)])
+# Windows over states of almost every container, also where replicas share nothing and keys move.
+@pytest.mark.parametrize(("kind", "number"), [("windowed", 59), ("unordered", 2)])
 def test_program_equals_the_oracle(kind, number, tmp_path):
     command = [sys.executable, "-m", "tests.differential.campaign", kind, str(number)]
     counts, failures = watch(command, LIMIT, tmp_path)
     assert (counts["programs"], failures) == (1, [])
-
-
-@pytest.mark.slow
-def test_random_dataflows_equal_the_oracle_under_every_channel(tmp_path):
-    command = [sys.executable, "-m", "tests.differential.campaign", "unordered", "0..10"]
-    counts, failures = watch(command, LIMIT, tmp_path)
-    assert (counts["programs"], failures) == (10, [])
-    assert all(counts[channel] >= 10 * campaign.PLANS for channel in campaign.CHANNELS)
 
 
 # --- the test of the test -------------------------------------------------------------------------------------------
@@ -144,7 +140,7 @@ def test_campaign_reports_a_different_result():
 
 def test_earliest_failure_is_expected_where_the_engine_promises_it():
     later, earlier = campaign.Failure("maps1", 5, "ValueError"), campaign.Failure("maps1", 4, "ValueError")
-    app = campaign.programs.APPS["tidy"]
+    app = registry.load("sl")
     expected = campaign.Expected(earlier, {}, (0, 0, 0))
 
     def differs(failure, **way):

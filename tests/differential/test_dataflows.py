@@ -1,4 +1,4 @@
-"""Random dataflow applications, each compiled, over random events in random ways; and planted faults to detect."""
+"""Random dataflow applications, each compiled, over random events in random ways."""
 
 import importlib.util
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
 from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
-from tests.support.draws import seeds, some
+from tests.support.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
@@ -56,14 +56,9 @@ def ways(listed: list[tuple] = ORDERED) -> st.SearchStrategy[list[Way]]:
     """A few ways of executing a dataflow application, of those that are listed."""
     places = st.lists(st.integers(0, 7), max_size=3).map(tuple)
     way = st.builds(
-        Way,
-        st.sampled_from(listed),
-        st.sampled_from((1, 2, 3, 8)),
-        st.sampled_from((1, 7, 256)),
-        st.sampled_from((1000, 64, 3)),
-        st.sampled_from(("yield", "park")),
-        st.lists(places, max_size=6).map(tuple),
-    )
+        Way, st.sampled_from(listed), st.sampled_from((1, 2, 3, 8)), st.sampled_from((1, 7, 256)),
+        st.sampled_from((1000, 64, 3)), st.sampled_from(("yield", "park")), st.lists(places, max_size=6).map(tuple),
+    )  # fmt: skip
     return st.lists(way, min_size=1, max_size=4, unique=True)
 
 
@@ -138,15 +133,10 @@ def examine_one(folder, number: int, examples: int) -> int:
     return sum(rows)
 
 
-@pytest.mark.parametrize("number", seeds(1, of=2))
+@pytest.mark.parametrize("number", seeds(1, of=46))
 def test_generated_application_equals_the_oracle(tmp_path, number):
-    assert examine_one(tmp_path, number, 60) > 60
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(2, 46))
-def test_generated_application_equals_the_oracle_in_full(tmp_path, number):
-    examine_one(tmp_path, number, 150)
+    compared = examine_one(tmp_path, number, 150 if number > 1 else 60)
+    assert compared > 60 or number > 1
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
@@ -185,59 +175,3 @@ def test_compiled_loop_equals_the_oracle(tmp_path, number):
     for name, rows in oracle.state().items():
         compare(some.app.name, rows, loop.state()[name], name)
     assert loop.dropped_invalid == oracle.dropped_invalid
-
-
-# --- the test of the test -------------------------------------------------------------------------------------------
-
-
-class Reversed(Interpreter):
-    """Of each event, rows of a union's last stream come first."""
-
-    def __init__(self, app, params):
-        super().__init__(app, params)
-        self._edges = [(step, inputs[::-1]) for step, inputs in self._edges]
-
-
-class Unflushed(Interpreter):
-    """The last operator that flushes does not."""
-
-    def __init__(self, app, params):
-        super().__init__(app, params)
-        [*_, last] = [step for step in self._steps if getattr(step, "flush_one", None)]
-        last.flush_one = None
-
-
-class Swapped(Interpreter):
-    """A reorder buffer lets every other batch of three events leave after the one behind it."""
-
-    def _several(self, events):
-        events = list(events)
-        for start in range(0, len(events) - 5, 6):
-            events[start : start + 6] = events[start + 3 : start + 6] + events[start : start + 3]
-        return super()._several(events)
-
-
-# An application that unites streams, counts and flushes.
-FAULTY = 4
-ALONE = Way((("executor", "pooled"),), threads=1, batch=1, block=1000, idle="yield", places=())
-
-
-@pytest.mark.parametrize(("fault", "events"), some([(Swapped, 9), (Interpreter, None), (Reversed, 3), (Unflushed, 3)]))
-def test_search_finds_a_fault_and_shrinks_it_to_a_few_events(tmp_path, fault, events):
-    some, failing = subject(tmp_path, FAULTY, 0), []
-    faulty = fault(some.app, {})
-
-    @given(stream=streams(EVENT, EVENT))
-    @examine(100)
-    def agree(stream):
-        try:
-            some.agrees(stream, [ALONE], lambda table, way: some.interpreted(table, faulty))
-        except AssertionError:
-            failing.append(stream)
-            raise
-
-    if events is None:
-        return agree()
-    with pytest.raises(AssertionError):
-        agree()
-    assert len(failing[-1].events) * failing[-1].rounds <= events, failing[-1]

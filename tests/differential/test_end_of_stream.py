@@ -140,15 +140,6 @@ def in_a_row(app):
     stream.process(another(keep, 2), Total, Event, flush=dozen).sink()
 
 
-def branches(app):
-    events = app.source(Event)
-    first = events.process(echo, Total, Event, flush=dozen)
-    left = first.key_by("key").process(another(echo, 2), Total, Event, flush=one)
-    right = first.flat_map(forward, Event).union(events).key_by("value").process(keep, Total, Event, flush=entries)
-    both = right.union(left, first, events).key_by("ts").process(another(echo, 3), Total, Event, flush=one)
-    both.union(left).sink()
-
-
 def beside(app):
     """An operator that the sink does not read flushes too, and so changes its own states."""
     first = app.source(Event).process(keep, Total, Event, flush=dozen)
@@ -193,10 +184,7 @@ def events(app, n):
     return pa.table({"seq": pa.array(range(n), pa.int64()), **{name: columns[name] for name in names}})
 
 
-@pytest.mark.parametrize(
-    "pipeline",
-    some([of_words, in_a_row, then_keys, into_nothing, branches, beside, of_flags]),
-)
+@pytest.mark.parametrize("pipeline", some([of_words, in_a_row, then_keys, into_nothing, beside, of_flags]))
 def test_oracles_and_runtime_agree_at_the_end_of_the_stream(pipeline):
     app = built(pipeline)
     loop, program = Loop(app, {}), None

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i64, record, text, u8
+from streaming_core.api import App, boolean, f64, i64, record, text
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import RunFailed
@@ -29,22 +29,9 @@ SMALL = {
     "wc": {"vocabulary": 5, "skew": 1.2},
     "fd": {"entities": 3, "invalid_ratio": 0.05},
     "sd": {"devices": 2, "window": 7, "invalid_ratio": 0.05},
-    "ob": {
-        "n_items": 20,
-        "gen_parts": 1,
-        "bid_length": 3,
-        "unauth_ratio": 0.05,
-        "invalid_ratio": 0.05,
-        "index": "hash",
-    },
-    "tp": {
-        "segments": 2,
-        "vehicles": 400,
-        "window": 1,
-        "flagged": True,
-        "invalid_ratio": 0.05,
-        "index": "insert",
-    },
+    "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05,
+     "index": "hash"},
+    "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05, "index": "insert"},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
     "q1": {"items": 60, "threshold": 1, "limit": 20, "events_per_day": 10_000, "invalid_ratio": 0.05},
@@ -59,7 +46,7 @@ SMALL = {
     "hashtag": {"hashtags": 3, "advance": 3_000, "size": 7_000},
     "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
     "hedge": {"keys": 5, "size": 301, "invalid_ratio": 0.05},
-}
+}  # fmt: skip
 ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
 LARGE = {
     "gs": {"theta": 1.2, "summation": False},
@@ -72,18 +59,12 @@ LARGE = {
 FEW = {
     "gs": {"n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05, "payload": 15},
     "sl": {"n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05, "payload": 11},
-    "ob": {
-        "n_items": 200,
-        "gen_parts": 7,
-        "duplicates": True,
-        "unauth_ratio": 0.05,
-        "invalid_ratio": 0.05,
-        "payload": 4,
-    },
+    "ob": {"n_items": 200, "gen_parts": 7, "duplicates": True, "unauth_ratio": 0.05, "invalid_ratio": 0.05,
+     "payload": 4},
     "tp": {"segments": 30, "vehicles": 3000, "invalid_ratio": 0.05, "separate": True, "payload": 8},
     "tb": {"n_flights": 50, "n_hotels": 20, "seats": 20, "invalid_ratio": 0.05},
     "fx": {"n_accounts": 100, "n_currencies": 10, "quote_ratio": 0.3, "invalid_ratio": 0.05},
-}
+}  # fmt: skip
 
 
 def few(theta):
@@ -185,29 +166,17 @@ WINDOWED = [name for name in applications("pinned") if registry.load(name).kind 
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in ROWS if registry.load(name).unordered]  # windows need events in order
 CHOICES = {
-    "pooled": {
-        "executor": ("pooled",),
-        "name": applications("pooled"),
-        **{axis: values for axis, values in ENGINE_EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
-        "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"),
-        **CUT,
-    },
+    "pooled": {"executor": ("pooled",), "name": applications("pooled"),
+     **{axis: values for axis, values in ENGINE_EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
+     "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"), **CUT},
     "pinned": {"executor": ("pinned",), "name": ROWS, "channel": ORDERED, **CUT},
-    "pinned with windows": {
-        "executor": ("pinned",),
-        "name": WINDOWED,
-        "parallelism": ENGINE_EXECUTORS["pinned"].axes()["parallelism"],
-        **CUT,
-    },
-    "pinned without order": {
-        "executor": ("pinned",),
-        "name": AGREEING,
-        "channel": tuple(sorted(UNORDERED_CHANNELS)),
-        **CUT,
-    },
+    "pinned with windows": {"executor": ("pinned",), "name": WINDOWED,
+     "parallelism": ENGINE_EXECUTORS["pinned"].axes()["parallelism"], **CUT},
+    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(sorted(UNORDERED_CHANNELS)),
+     **CUT},
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "way"), [row for axes in CHOICES.values() for row in rows(axes)], ids=label)
@@ -256,12 +225,6 @@ def check_the_longest_interval(case, strategy, threads):
     spec = RunSpec.parse({"app": case.app.name, "threads": threads, "punctuation": 100_000, "idle": "park", **strategy})
     assert case.events.rows > spec.punctuation
     case.check(spec, block_size(spec))
-
-
-@pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
-@pytest.mark.slow
-def test_interval_of_100_000_events_equals_the_interpreter(cases, strategy):
-    check_the_longest_interval(cases("sl", "hot", 100_700), strategy, 3)
 
 
 @pytest.mark.slow
@@ -341,9 +304,7 @@ def test_bound_does_not_corrupt_containers(cases):
     """Transactions interleave in any order, but each enters its vehicle into a set once."""
     case = cases("tp", "hot")
     _, state, _ = one_pass.run(
-        Transactional(app="tp", scheme="no_lock", threads=8),
-        case.program,
-        Blocks(case.events, case.program, 1000),
+        Transactional(app="tp", scheme="no_lock", threads=8), case.program, Blocks(case.events, case.program, 1000)
     )
     sets, expected = (tables["presence"] for tables in (state, case.state))
     assert sets["count"] == expected["count"]
@@ -363,16 +324,6 @@ class Event:
 
 
 @record
-class Memory:
-    seen: Set[i64]
-    last: Ring[i64, 3]
-    counts: Counter[u8]
-    halves: Map[i64, f64]
-    best: TopK[3]
-    total: i64
-
-
-@record
 class Out:
     key: i64
     total: i64
@@ -386,48 +337,6 @@ class Total:
     total: i64
 
 
-def spread(row, out):
-    for i in range(row.value % 5):
-        out.emit(key=row.key + i % 2, total=row.value * (i + 1), half=float(row.value) / 4, flag=i == 2)
-
-
-def remember(row, state, out):
-    new = state.seen.add(row.total)
-    state.last.append(row.total)
-    state.counts.add(row.total & 255, 1)
-    state.halves.put(row.total % 7, row.half + state.halves.get(row.total % 7, 0.0))
-    state.best.offer(row.total % 11, state.counts.get(row.total & 255))
-    state.total += row.total
-    for i in range(len(state.last)):
-        if state.last[i] % 2 == 0:
-            out.emit(key=row.key, total=state.total, half=state.halves.value_at(0), flag=new)
-
-
-def last_words(state, out):
-    for i in range(len(state.best)):
-        out.emit(key=state.best.key_at(i), total=state.best.score_at(i), half=0.5, flag=False)
-
-
-def add_up(row, state, out):
-    state.n += 1
-    state.total = state.total * 31 + row.total
-    if row.flag or state.n % 3 == 0:
-        out.emit(key=state.n, total=state.total, half=row.half, flag=row.flag)
-
-
-def conclude(state, out):
-    out.emit(key=state.n, total=state.total, half=1.0, flag=True)
-
-
-def chain():
-    app = App("chain")
-    stream = app.source(Event).flat_map(spread, Out)
-    stream = stream.key_by("key").process(remember, state=Memory, output=Out, flush=last_words)
-    stream.process(add_up, state=Total, output=Out, flush=conclude).sink()
-    app.generates(lambda *arguments: {})
-    return app
-
-
 def event_table(values, keys=None):
     n = len(values)
     columns = [np.arange(n), np.arange(n), keys if keys is not None else np.zeros(n, np.int64), values]
@@ -435,15 +344,6 @@ def event_table(values, keys=None):
     arrays = [pa.array(c, pa.int64()) for c in columns] + [lines]
     schema = Event.resolve({}).arrow(("seq",))
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-@pytest.mark.parametrize("keys", [1, 50])
-def test_fused_chain_agrees_on_containers_fan_out_and_flushes(keys):
-    random = np.random.default_rng(5)
-    table = event_table(random.integers(0, 1000, 2000), random.integers(0, keys, 2000))
-    case = Case(chain(), {}, table)
-    for threads, batch in itertools.product((1, 2, 3, 8), (1, 7, 256)):
-        case.check(Pooled(app="chain", threads=threads, batch=batch), block=700)
 
 
 def divides(row, state, out):

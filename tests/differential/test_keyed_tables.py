@@ -8,22 +8,7 @@ import pyarrow as pa
 import pytest
 
 from streaming_core import _runtime
-from streaming_core.api import (
-    App,
-    Counter,
-    Map,
-    Param,
-    boolean,
-    i8,
-    i16,
-    i32,
-    i64,
-    record,
-    text,
-    u8,
-    u16,
-    u32,
-)
+from streaming_core.api import App, Counter, Map, Param, boolean, i8, i16, i32, i64, record, text, u8, u16, u32
 from streaming_core.data.rows import encode
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
@@ -34,7 +19,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import RunSpec
-from tests.differential.case import CUTS, Case, Events, pairwise, strategies
+from tests.differential.case import Case, Events
 from tests.support.draws import some
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
@@ -82,31 +67,18 @@ ledger = App(
 )
 p = ledger.params
 accounts = ledger.table(
-    "accounts",
-    Account,
-    "size",
-    lambda key, params: {"balance": 500 if key is None else 1000 * key},
-    key=i64,
-    lookup="numbers",
-    keys=None,
-)
+    "accounts", Account, "size", lambda key, params: {"balance": 500 if key is None else 1000 * key}, key=i64,
+    lookup="numbers", keys=None,
+)  # fmt: skip
 fixed = ledger.table(
-    "fixed",
-    Account,
-    len(NUMBERS),
-    lambda key, params: {"balance": key // 4},
-    key=i64,
+    "fixed", Account, len(NUMBERS), lambda key, params: {"balance": key // 4}, key=i64,
     keys=lambda params: NUMBERS[::-1],
-)
+)  # fmt: skip
 holders = ledger.table("holders", Holder, "names", lambda key, params: {"total": 3}, key=text, lookup="insert")
 listed = ledger.table(
-    "listed",
-    Holder,
-    len(NAMES),
-    lambda key, params: {"total": [len(name) for name in key]},
-    key=text,
+    "listed", Holder, len(NAMES), lambda key, params: {"total": [len(name) for name in key]}, key=text,
     keys=lambda params: NAMES,
-)
+)  # fmt: skip
 ledger.generates(lambda *arguments: {})
 
 
@@ -180,34 +152,6 @@ def cases():
     return {lookup: Case(ledger, params, orders(2000)) for lookup, params in LOOKUPS.items()}
 
 
-WAYS = pairwise(
-    {
-        "strategy": [tuple(chosen.items()) for chosen in strategies("transactional")],
-        "threads": (1, 2, 3, 4),
-        "cut": CUTS,
-        "lookup": tuple(LOOKUPS),
-    }
-)
-
-
-@pytest.mark.parametrize("way", some(WAYS))
-def test_every_way_equals_the_oracle(way, cases):
-    punctuation, batch, block = way["cut"]
-    cut = {"punctuation": punctuation, "batch": batch, "threads": way["threads"]}
-    cases[way["lookup"]].check(RunSpec.parse({"app": "ledger", **dict(way["strategy"]), **cut}), block)
-
-
-@pytest.mark.parametrize("lookup", LOOKUPS)
-@pytest.mark.slow
-def test_reset_loop_equals_the_oracle(lookup, cases):
-    loop = Loop(ledger, LOOKUPS[lookup])
-    for _ in range(2):
-        compare("ledger", cases[lookup].outputs, loop.process(orders(2000)), "outputs")
-        for name, rows in cases[lookup].state.items():
-            compare("ledger", rows, loop.state()[name], name)
-        loop.reset()
-
-
 def test_row_exists_once_an_event_names_it():
     """Also if the event is dropped or rejected afterwards, and whether or not anything changes the row."""
     columns = {
@@ -224,14 +168,6 @@ def test_row_exists_once_an_event_names_it():
     assert (case.rejected, case.dropped) == (1, 2)
     untouched = case.state["holders"].to_pylist()[2]
     assert (untouched["total"], untouched["counts"]) == (3, [])
-
-
-@pytest.mark.slow
-def test_last_row_of_a_full_table_is_used():
-    params = ledger.bind({"numbers": "insert", "size": 8, "names": 2 * len(NAMES)})
-    case = Case(ledger, params, orders(2000))
-    assert case.state["accounts"].num_rows == 8
-    case.check(RunSpec.parse({"app": "ledger", "executor": "transactional", "threads": 4, "scheme": "tstream"}))
 
 
 @pytest.mark.parametrize(
@@ -323,33 +259,6 @@ def add(account, order):
     account.balance += order.amount
 
 
-@pytest.mark.slow
-def test_dense_table_may_declare_its_key_type():
-    app = App("dense", params={"lookup": Param("dense", choices=("dense", "hash", "insert"))})
-    table = app.table("table", Account, 8, lambda key, params: {"balance": 7}, key=u32, lookup="lookup")
-
-    @app.transaction(input=Order, output=Seen)
-    def count(order, txn):
-        txn.modify(txn.row(table, order.source & 5), add)
-
-    @count.post
-    def after(order, txn, out):
-        out.emit(ok=txn.accepted, balance=0, total=0)
-
-    app.generates(lambda *arguments: {})
-    states = []
-    for lookup in ("dense", "hash", "insert"):
-        case = Case(app, app.bind({"lookup": lookup}), orders(200))
-        case.check(RunSpec.parse({"app": "dense", "executor": "transactional", "threads": 2}))
-        states.append(case.state["table"])
-        program = case.program.description["tables"][0]
-        assert ("index" in program) == (lookup != "dense")
-    dense, hashed, inserted = states
-    assert dense == hashed
-    assert inserted == dense.filter(pa.array(np.isin(dense["key"], inserted["key"])))
-    assert 0 < inserted.num_rows < 8
-
-
 @pytest.mark.parametrize(
     ("declared", "reason"),
     [
@@ -376,40 +285,25 @@ def raises(params):
 @pytest.mark.parametrize(
     ("declared", "params", "reason"),
     [
-        (
-            {"keys": lambda params: [1, 2]},
-            {},
-            r"keys \(.*py:\d+\): must return as many keys as the table has rows, 3, got",
-        ),
+        ({"keys": lambda params: [1, 2]}, {},
+         r"keys \(.*py:\d+\): must return as many keys as the table has rows, 3, got"),
         ({"keys": lambda params: [1, 2, 1]}, {}, r"keys \(.*py:\d+\): must return every key once; 1 of 3 occur again"),
-        (
-            {"keys": lambda params: [1, 2, 300]},
-            {},
-            r"keys \(.*py:\d+\): must be 0 to 255 \(u8\), got 300|between 0 and 255",
-        ),
-        (
-            {"keys": lambda params: [1.0, 2, 3]},
-            {},
-            r"keys \(.*py:\d+\): must return a 1-D array of integers, got a 1-D",
-        ),
+        ({"keys": lambda params: [1, 2, 300]}, {},
+         r"keys \(.*py:\d+\): must be 0 to 255 \(u8\), got 300|between 0 and 255"),
+        ({"keys": lambda params: [1.0, 2, 3]}, {},
+         r"keys \(.*py:\d+\): must return a 1-D array of integers, got a 1-D"),
         ({"keys": lambda params: ["a"]}, {}, r"keys \(.*py:\d+\): must return a 1-D array of integers"),
         ({"keys": raises}, {}, r"keys \(.*py:\d+\): ZeroDivisionError"),
-        (
-            {"key": text, "keys": lambda params: [1, 2, 3]},
-            {},
-            r"keys \(.*py:\d+\): must return a list of texts, got list",
-        ),
-        (
-            {"keys": lambda params: [1, 2, 3], "lookup": "how"},
-            {"how": "insert"},
-            r"keys goes only with lookup hash, got",
-        ),
+        ({"key": text, "keys": lambda params: [1, 2, 3]}, {},
+         r"keys \(.*py:\d+\): must return a list of texts, got list"),
+        ({"keys": lambda params: [1, 2, 3], "lookup": "how"}, {"how": "insert"},
+         r"keys goes only with lookup hash, got"),
         ({"lookup": "how"}, {"how": "tree"}, r"\(.*py:\d+\): parameter how must be one of dense, hash, insert, got"),
         ({"key": text, "lookup": "how"}, {"how": "dense"}, r"texts are no numbers of rows"),
         ({"lookup": "insert", "init": lambda key, params: {"balance": key}}, {}, r"init \(.*py:\d+\): balance: cannot"),
         ({"lookup": "insert", "init": lambda key, params: {"balance": [1, 2]}}, {}, r"init \(.*py:\d+\): balance: "),
     ],
-)
+)  # fmt: skip
 def test_mismatched_table_access_is_refused_with_file_and_line(declared, params, reason):
     app = App("unfit", params={"how": Param("hash")})
     app.table("table", Account, 3, **{"key": u8, **declared})

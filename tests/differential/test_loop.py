@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text
+from streaming_core.api import App, boolean, f64, i64, record, text
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table
@@ -12,7 +12,7 @@ from streaming_core.errors import RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
-from tests.differential.kernel import Kernel
+from tests.differential.test_engine import SMALL
 from tests.streaming_core.oracle.test_interpreter import bank, moves, table
 
 
@@ -41,58 +41,20 @@ def agree(app, params, events, cuts=(0,)):
 QUICK = ("sl", "wc", "q3")
 
 
-def slow_but(cases):
-    """These applications, the slow ones marked."""
-    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in cases]
-
-
 @pytest.mark.parametrize(
-    ("name", "params"),
-    slow_but(
-        [
-            ("gs", {"n_items": 50, "invalid_ratio": 0.1, "length": 3, "duplicates": True, "post_compute": 3}),
-            ("sl", {"n_items": 40}),
-            ("wc", {"vocabulary": 2000}),
-            ("fd", {"entities": 20, "invalid_ratio": 0.1}),
-            ("sd", {"window": 7, "invalid_ratio": 0.1}),
-            ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
-            ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
-            ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
-            ("fx", {"n_accounts": 9, "n_currencies": 3, "invalid_ratio": 0.1}),
-            ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-            ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
-            ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-        ]
-    ),
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in registry.names()]
 )
-def test_application_equals_the_interpreter_in_the_loop(name, params):
-    app = registry.load(name)
+def test_application_equals_the_interpreter_in_the_loop(name):
+    app, params = registry.load(name), SMALL[name]
     events = workload.generate_chunk(app, params, 3000, 9, 0, 3000)
     _, loop = agree(app, params, events, cuts=(0, 1, 1000))
     before = {key: value.to_pydict() for key, value in loop.state().items()}
     digest = loop.digest
     loop.reset()
-    outputs = loop.process(events)
+    outputs = pa.concat_tables([loop.process(events), loop.finish(3000)])
+    assert outputs.num_rows > 0
     assert (loop.digest, digest) == (digest_table(outputs, ("seq", "sub")),) * 2
     assert {key: value.to_pydict() for key, value in loop.state().items()} == before
-
-
-@pytest.mark.parametrize(
-    ("name", "params"),
-    slow_but(
-        [
-            ("q1", {"items": 60, "threshold": 1, "events_per_day": 10_000, "invalid_ratio": 0.1}),
-            ("q2", {"items": 30, "users": 40, "emit_every": 500, "width": 5, "invalid_ratio": 0.1}),
-            ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
-            ("q4", {"users": 30, "invalid_ratio": 0.1}),
-            ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
-        ]
-    ),
-)
-def test_query_equals_the_interpreter_in_the_loop(name, params):
-    app = registry.load(name)
-    _, loop = agree(app, params, workload.generate_chunk(app, params, 3000, 9, 0, 3000), cuts=(0, 1, 1000))
-    assert loop.digest[0] > 0
 
 
 def test_loop_takes_many_events_of_one_seq():
@@ -128,153 +90,10 @@ class Op:
 
 
 @record
-class Boxes:
-    ring: Ring[i16, 5]
-    reals: Ring[f64, 3]
-    flags: Ring[boolean, 4]
-    seen: Set[i16]
-    values: Map[i64, f64]
-    small: Map[i8, i8]
-    counts: Counter[i64]
-    best: TopK[4]
-    n: i64
-
-
-@record
 class Answer:
     i: i64
     x: f64
     t: boolean
-
-
-def work(row, state, out):
-    what = row.what
-    k = row.k
-    i = 0
-    x = 0.0
-    t = False
-    if what == 0:
-        state.ring.append(row.v)
-        i = state.ring[k]
-    elif what == 1:
-        state.reals.append(row.x)
-        state.flags.append(row.v > 0)
-        x = state.reals[len(state.reals) - 1] + state.reals[0]
-        t = state.flags[0]
-    elif what == 2:
-        t = state.seen.add(k)
-        i = state.seen.at(row.v)
-    elif what == 3:
-        x = state.values.get(k, -0.5)
-        state.values.put(k, row.x)
-        t = row.v in state.values
-        i = state.values.key_at(len(state.values) - 1)
-        x += state.values.value_at(0)
-    elif what == 4:
-        i = state.counts.add(k, row.v) + state.counts.get(row.v)
-    elif what == 5:
-        state.best.offer(k, row.v)
-        i = state.best.key_at(len(state.best) - 1) * 100 + state.best.score_at(0)
-    elif what == 6:
-        state.small.put(k, row.v)
-        i = state.small.get(row.v, 77) + state.small.value_at(0)
-    elif what == 7:
-        state.ring.clear()
-        state.seen.clear()
-        state.counts.clear()
-    elif what == 8:
-        state.values.clear()
-        state.best.clear()
-        state.reals.clear()
-    else:
-        state.n += len(row.t) + row.t.find(k, 0) + (row.t[row.v] if row.t[0:3] == row.t[3:6] else 0)
-        i = state.n
-    out.emit(i=i, x=x, t=t)
-
-
-def tell(state, out):
-    for i in range(len(state.seen)):
-        out.emit(i=state.seen.at(i), x=float(state.n), t=True)
-
-
-def steps(n, seed, wide):
-    r = np.random.default_rng(seed)
-    texts = [bytes(r.integers(97, 99, r.integers(0, 30)).tolist()) for _ in range(n)]
-    return table(
-        what=r.integers(0, 10, n),
-        k=np.where(r.random(n) < 0.01, wide, r.integers(0, 120, n)),
-        v=np.where(r.random(n) < 0.01, wide, r.integers(0, 100, n)),
-        x=r.normal(size=n),
-        t=pa.array(texts, pa.binary()),
-    )
-
-
-def containers(keyed):
-    app = App("boxes")
-    stream = app.source(Op)
-    (stream.key_by("t") if keyed else stream).process(work, Boxes, Answer, flush=tell).sink()
-    app.generates(lambda *args: {})
-    return app
-
-
-def until_error(machine, events):
-    """Outputs and errors. An error ends a run, and the next run starts after that event."""
-    outputs, errors = [], []
-    seqs = events["seq"].to_pylist()
-    for position in range(len(seqs)):
-        try:
-            outputs += machine.process(events.slice(position, 1)).to_pylist()
-        except RunFailed as error:
-            errors.append(str(error).partition("event ")[2].split(":")[:2])
-    return outputs, errors
-
-
-def test_containers_and_their_errors_agree_in_loop_interpreter_and_kernel():
-    app = containers(keyed=False)
-    events = steps(3000, 11, wide=40_000)
-    machines = [kind(app, app.bind()) for kind in (Interpreter, Loop, Kernel)]
-    (outputs, errors), *others = [until_error(m, events) for m in machines]
-    assert {error for _, error in errors} == {" IndexError", " OverflowError", " ValueError"}
-    assert len(outputs) > 1500
-    for other in others:
-        assert other == (outputs, errors)
-    interpreted, compiled = machines[0].state(), machines[1].state()
-    assert interpreted["work"].equals(compiled["work"])
-    assert machines[0].finish(3000).equals(machines[1].finish(3000))
-
-
-def counted(state):
-    state.n += 1
-    return state
-
-
-def container_uses(row, state, out):
-    counted(state).ring.append(state.n)
-    counted(state).reals.append(state.n)
-    counted(state).seen.add(state.n)
-    counted(state).values.put(state.n % 7, state.n)
-    counted(state).counts.add(state.n % 7, state.n)
-    counted(state).best.offer(state.n % 7, state.n)
-    i = counted(state).ring[len(counted(state).ring) - 1]
-    i += counted(state).seen.at(0) + len(counted(state).seen)
-    i += counted(state).counts.get(state.n % 7) + counted(state).best.key_at(0)
-    x = counted(state).reals[0] + counted(state).values.get(state.n % 7, 0.5)
-    box = counted(state).values
-    out.emit(i=i * 1000 + state.n, x=x, t=state.n % 7 in box)
-
-
-@pytest.mark.slow
-def test_container_owner_is_evaluated_once_and_first():
-    app = App("found")
-    app.source(Op).process(container_uses, Boxes, Answer).sink()
-    app.generates(lambda params, seed, start, stop: {})
-    n = 40
-    events = pa.table({"seq": range(n), "what": [0] * n, "k": [0] * n, "v": [0] * n, "x": [0.0] * n, "t": [b""] * n})
-    interpreter, loop, kernel = (kind(app.check(), {}) for kind in (Interpreter, Loop, Kernel))
-    expected = interpreter.process(events)
-    compare("found", expected, loop.process(events), "outputs")
-    compare("found", expected, kernel.process(events), "outputs")
-    compare("found", interpreter.state()["container_uses"], loop.state()["container_uses"], "state")
 
 
 def test_keys_of_every_length_have_states_of_their_own():

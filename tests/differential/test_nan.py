@@ -1,4 +1,4 @@
-"""All machines use the same 64 bits for every NaN that an operator reads, computes, keeps or emits."""
+"""All machines use the same 64 bits for every NaN that an operator reads, keeps or emits (test_arithmetic: makes)."""
 
 import itertools
 
@@ -88,21 +88,6 @@ def copied(row, out):
     out.emit(x=row.x, y=row.y, several=row.several)
 
 
-def computed(row, out):
-    out.emit(x=row.x - row.y, y=-(row.x * row.y), several=row.several)
-    out.emit(x=-row.x + row.y, y=abs(-row.y), several=row.several)
-    out.emit(x=row.x % 3.0, y=row.y // 2.0, several=row.several)
-
-
-def chosen(row, out):
-    """Comparisons, min and max of NaNs."""
-    out.emit(x=min(row.x, row.y), y=max(row.x, row.y), several=row.several)
-    out.emit(x=min(row.x, row.y, 1.0), y=max(1.0, row.y, row.x), several=row.several)
-    out.emit(x=1.0 if row.x < row.y else -row.x, y=row.x if row.x != row.y else 2.0, several=row.several)
-    out.emit(x=row.x or row.y, y=row.x and row.y, several=row.several)
-    out.emit(x=1.0 if not row.x else 0.0, y=1.0 if row.x <= row.y <= row.x else 0.0, several=row.several)
-
-
 @record
 class Scratch:
     x: f64
@@ -148,12 +133,11 @@ def emit_last(state, out):
         out.emit(x=state.last[i], y=-state.x, several=state.several)
 
 
-@pytest.mark.parametrize("function", some([computed, worked, copied, chosen, kept], 2))
+@pytest.mark.parametrize("function", some([worked, copied, kept]))
 def test_every_nan_is_stored_with_the_same_bits(function):
-    app = {
-        kept: lambda: flow(kept, emit_last, state=State),
-        worked: lambda: flow(worked, scratch=Scratch),
-    }.get(function, lambda: flow(function))()
+    app = {kept: lambda: flow(kept, emit_last, state=State), worked: lambda: flow(worked, scratch=Scratch)}.get(
+        function, lambda: flow(function)
+    )()
     events = taken(workload.schema(app, {}))
     interpreter, loop, kernel = (kind(app, {}) for kind in (Interpreter, Loop, Kernel))
     expected = interpreter.process(events)

@@ -1,16 +1,10 @@
 """Modifications read other rows as they were before the transaction, even if it changes them."""
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from streaming_core.api import App, Array, Param, Ring, boolean, i64, record, u8, u32
-from streaming_core.oracle.loop import Loop
-from streaming_core.oracle.oracle import compare
-from streaming_core.run.way import RunSpec
-from tests.differential.case import CUTS, Case, strategies
+from tests.differential.case import Case
 
 TURN, SWAP, WRITE, SHIFT, STAY = range(5)
 AFFORDABLE = 60
@@ -142,24 +136,3 @@ def test_transaction_reads_the_state_before_it():
     ]
     assert case.state["limits"]["most"].to_pylist() == [(50 + 201) % 100, 100]
     assert case.state["accounts"]["recent"].to_pylist()[2] == [201, 1, 1]
-
-
-@pytest.mark.parametrize("sizes", [(3, 2), (50, 7)])
-@pytest.mark.slow
-def test_every_scheme_reads_other_rows_before_the_transaction(sizes):
-    random, n = np.random.default_rng(5), 1000
-    rows = {name: random.integers(0, sizes[0], n) for name in ("first", "second", "third")}
-    table = orders(kind=random.integers(0, 5, n), **rows, amount=random.integers(0, 99, n))
-    params = book.bind({"accounts": sizes[0], "limits": sizes[1]})
-    case, loop = Case(book, params, table), Loop(book, params)
-    assert 100 < case.rejected < n - 100
-    compare("book", case.outputs, loop.process(table), "outputs")
-    for name, state in case.state.items():
-        compare("book", state, loop.state()[name], name)
-    # Cuts take turns, so that every strategy and every number of threads meets all of them.
-    for (i, strategy), (j, threads) in itertools.product(enumerate(strategies("transactional")), enumerate((1, 2, 3))):
-        punctuation, batch, block = CUTS[(i + j) % len(CUTS)]
-        spec = RunSpec.parse(
-            {"app": "book", "threads": threads, "punctuation": punctuation, "batch": batch, **strategy}
-        )
-        case.check(spec, block)

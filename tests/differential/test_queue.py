@@ -3,23 +3,19 @@
 Interpreter, compiled loop and runtime agree. The largest length of a queue bounds its memory.
 """
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_core.api import App, Queue, Ring, boolean, f64, i16, i64, record, u8
-from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
-from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop, layout
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
 from tests.differential.kernel import Kernel
 from tests.differential.streams import examine
-from tests.support.draws import seeds
 
 WAYS = [fields for executor in ("pooled", "pinned") for fields in strategies(executor)]
 CUTS = [(1, 256, 1000), (2, 1, 64), (3, 7, 333)]  # threads, rows of a batch, of a block
@@ -200,103 +196,3 @@ def test_queue_memory_is_bounded_by_its_largest_length():
         taken.append((sum(map(len, kernel.blocks)), int(loop._work.context[layout.ARENA // 8])))
     assert taken[0][0] < taken[1][0] <= most  # removed rows go to the other queue
     assert taken[1] == taken[2] == taken[3]
-
-
-@pytest.mark.parametrize("kind", [Interpreter, Loop, Kernel])
-def test_removal_from_an_empty_queue_fails_the_event(kind):
-    app = App("eager")
-    app.source(Event).process(eager, State, Seen).sink()
-    app.generates(lambda *arguments: {})
-    machine = kind(app.check(), {})
-    machine.process(events([(0, 0, 2, 1, False)]))
-    with pytest.raises(RunFailed, match=r"event 1: IndexError: .*popleft of an empty queue"):
-        machine.process(events([(0, 0, 2, 2, False)]).slice(1))
-
-
-def eager(row, state, out):
-    for i in range(2):
-        push(state.rows, i, row.x)
-    for _ in range(row.pop + row.seq):
-        state.rows.popleft()
-
-
-@record
-class Quote:
-    ts: i64
-    side: i64
-    value: i64
-
-
-@record
-class Waiting:
-    ts: i64
-    value: i64
-
-
-@record
-class Side:
-    rows: Queue[Waiting]
-
-
-@record
-class Match:
-    ts: i64
-    key: i64
-    left: i64
-    right: i64
-
-
-def of_left(row, out):
-    if row.side == 0:
-        out.emit(ts=row.ts, side=0, value=row.value)
-
-
-def of_right(row, out):
-    if row.side == 1:
-        out.emit(ts=row.ts, side=1, value=row.value)
-
-
-def meet(row, window, own, others, out):
-    while len(others) > 0 and others[0].ts < window.start:
-        others.popleft()
-    for i in range(len(others)):
-        if abs(others[i].value - row.value) <= 1 and others[i].value % 2 == window.key.index:
-            left = row.value if row.side == 0 else others[i].value
-            out.emit(ts=row.ts, key=window.key.index, left=left, right=row.value + others[i].value - left)
-    if row.value % 2 == window.key.index:
-        own.append(ts=row.ts, value=row.value)
-
-
-def from_left(row, window, lefts, rights, out):
-    meet(row, window, lefts.rows, rights.rows, out)
-
-
-def from_right(row, window, lefts, rights, out):
-    meet(row, window, rights.rows, lefts.rows, out)
-
-
-@pytest.mark.parametrize("seed", seeds(1, of=3))
-def test_window_joins_two_streams_through_queues(seed):
-    """ScaleJoin: removes old rows from the other queue, compares the row with the rest, and keeps it."""
-    rng, size = np.random.default_rng(seed), 20
-    columns = {"seq": np.arange(400), "ts": np.cumsum(rng.choice([0, 1, 2, 30], 400, p=[0.3, 0.4, 0.28, 0.02]))}
-    table = pa.table({**columns, "side": rng.integers(0, 2, 400), "value": rng.integers(0, 12, 400)})
-    app = App("joined")
-    source = app.source(Quote)
-    app.window(
-        source.flat_map(of_left, Quote), source.flat_map(of_right, Quote), size=size, advance=1, kind="single"
-    ).key_by(every=2).apply(update=(from_left, from_right), state=(Side, Side), output=Match).sink()
-    app.generates(lambda *arguments: {})
-    interpreter, loop = Interpreter(app.check(), {}), Loop(app, {})
-    output = interpreter.process(table)
-    compare(app.name, output, loop.process(table), "outputs")
-    rows, wanted = table.to_pylist(), []
-    for row in rows:
-        for other in rows[: row["seq"]]:
-            is_near = abs(row["value"] - other["value"]) <= 1 and other["ts"] > row["ts"] - size
-            if row["side"] != other["side"] and is_near:
-                left, right = (row, other) if row["side"] == 0 else (other, row)
-                wanted.append((row["seq"], other["value"] % 2, left["value"], right["value"]))
-    assert len(wanted) > 100
-    joined = zip(*(output[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
-    assert sorted(joined) == sorted(wanted)

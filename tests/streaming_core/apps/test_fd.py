@@ -52,18 +52,8 @@ def test_fd_scores_the_window(params):
 def test_fd_drops_unreadable_lines():
     good = b"e,t,LNL"
     bad = [
-        b"",
-        b"e",
-        b"e,t",
-        b",t,LNL",
-        b"e,t,",
-        b"e,t,LN",
-        b"e,t,LNLL",
-        b"e,t,XNL",
-        b"e,t,LXL",
-        b"e,t,LNX",
-        b"e,t,lnl",
-    ]
+        b"", b"e", b"e,t", b",t,LNL", b"e,t,", b"e,t,LN", b"e,t,LNLL", b"e,t,XNL", b"e,t,LXL", b"e,t,LNX", b"e,t,lnl",
+    ]  # fmt: skip
     result = by_hand.run_lines("fd", [good, *bad, b"e,,HHS"])
     assert [(o["seq"], o["entity"]) for o in result.outputs] == [(0, b"e"), (len(bad) + 1, b"e")]
     assert result.dropped == len(bad)

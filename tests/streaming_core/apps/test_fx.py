@@ -42,12 +42,8 @@ def test_fx_moves_amounts_of_the_state_before_the_event(params):
             balances[one], balances[other] = balances[other], balances[one]
             shown = balances
         values = {
-            "kind": e["kind"],
-            "one": shown[one],
-            "other": shown[other],
-            "one_rate": used[0],
-            "other_rate": used[1],
-        }
+            "kind": e["kind"], "one": shown[one], "other": shown[other], "one_rate": used[0], "other_rate": used[1],
+        }  # fmt: skip
         expected.append({"seq": e["seq"], "sub": 0, **values})
     assert result.outputs == expected
     assert result.dropped == len(events) - len(expected)

@@ -16,25 +16,13 @@ from tests.support import by_hand
     "params",
     [
         {"items": 40, "threshold": 1, "events_per_day": 20_000, "limit": 7},
-        {
-            "items": 40,
-            "threshold": 0,
-            "mode": "kit",
-            "null_ratio": 0.1,
-            "wanted_stores": "1,2,3,4",
-            "events_per_day": 20_000,
-        },
-        {
-            "items": 100,
-            "threshold": 2,
-            "categories": 10,
-            "wanted_categories": "3",
-            "invalid_ratio": 0.1,
-            "events_per_day": 10_000,
-        },
+        {"items": 40, "threshold": 0, "mode": "kit", "null_ratio": 0.1, "wanted_stores": "1,2,3,4",
+         "events_per_day": 20_000},
+        {"items": 100, "threshold": 2, "categories": 10, "wanted_categories": "3", "invalid_ratio": 0.1,
+         "events_per_day": 10_000},
         {"items": 4, "threshold": 1_000, "wanted_stores": "7,99", "events_per_day": 5_000},
     ],
-)
+)  # fmt: skip
 def test_q1_ranks_pairs_of_an_hour(params):
     events, result = by_hand.run_generated("q1", params, events=3000)
     bound = result.params

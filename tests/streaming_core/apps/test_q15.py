@@ -34,19 +34,12 @@ def line(row):
     "params",
     [
         {"items": 60, "events_per_day": 1_000, "stores": 10},
-        {
-            "items": 60,
-            "events_per_day": 1_000,
-            "stores": 3,
-            "store": 2,
-            "mode": "kit",
-            "categories": 10,
-            "trend_days": 3,
-        },
+        {"items": 60, "events_per_day": 1_000, "stores": 3, "store": 2, "mode": "kit", "categories": 10,
+         "trend_days": 3},
         {"items": 20, "events_per_day": 1_000, "stores": 1, "store": 1, "from_date": 2_452_156, "span": 2},
         {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1, "null_ratio": 0.1},
     ],
-)
+)  # fmt: skip
 def test_q15_fits_lines(params):
     events, result = by_hand.run_generated("q15", params, events=8_000)
     bound = result.params

@@ -284,62 +284,35 @@ def test_a_plan_places_replicas(command, workloads, tmp_path):
         (("sl", "--set", "theta=wide"), ["theta", "parameter theta must be a finite number"]),
         (("sl", "--profile", "nope"), ["unknown profile 'nope'", "sl-rich"]),
         (("sl", "--scheme", "nope"), ["unknown scheme 'nope'", "owners"]),
-        (("sl", "--executor", "nope"), ["unknown executor 'nope'", "transactional"]),
         (("sl", "--executor", "pooled"), ["does not run on pooled", "transactional"]),
         (("wc", "--executor", "transactional"), ["does not run on transactional", "pooled"]),
-        (("wc", "--scheme", "owners"), ["executor pooled has no scheme"]),
-        (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
-        (("wc", "--channel", "gate"), ["executor pooled has no channel"]),
-        (
-            ("wc", "--executor", "pinned", "--channel", "pipe"),
-            ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"],
-        ),
-        (("wc", "--order", "none"), ["order is total with pooled"]),
-        (
-            ("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),
-            ["order is none with channel shared_ring"],
-        ),
+        (("wc", "--executor", "pinned", "--channel", "pipe"),
+         ["unknown channel 'pipe'", "merge_sort, shared_ring, pair_queue"]),
+        (("wc", "--executor", "pinned", "--channel", "shared_ring", "--order", "total"),
+         ["order is none with channel shared_ring"]),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json: No such file"]),
-        (
-            ("wc", "--executor", "spark", "--threads", "2"),
-            ["executor spark runs only in a regression: type `lockstep run"],
-        ),
+        (("wc", "--executor", "spark", "--threads", "2"),
+         ["executor spark runs only in a regression: type `lockstep run"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
-        (
-            ("wordcount", "--parallelism", "all"),
-            ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"],
-        ),
-        (
-            ("wc", "--executor", "pinned", "--parallelism", "sn"),
-            ["wc has no windows: parallelism sn needs them"],
-        ),
-        (("wc", "--parallelism", "sn"), ["executor pooled has no parallelism; pinned has"]),
+        (("wordcount", "--parallelism", "all"),
+         ["unknown parallelism 'all' of executor pinned; known: vsn, vsn_esg, sn"]),
+        (("wc", "--executor", "pinned", "--parallelism", "sn"), ["wc has no windows: parallelism sn needs them"]),
         (("wc", "--partitions", "50"), ["queue lanes has no partitions to ask for; hybrid and shared have"]),
         (("wc", "--queue", "hybrid", "--partitions", "257"), ["partitions", "between 1 and 256, got 257"]),
-        (("wc", "--partitioning", "range"), ["queue lanes has no partitioning"]),
         (("wc", "--queue", "hybrid", "--partitioning", "list"), ["unknown partitioning 'list'", "hash, range"]),
         (("wc", "--slice", "0"), ["slice", "between 1 and 1000000, got 0"]),
         (("wc", "--throughput-window", "7"), ["heuristic affinity has no throughput_window; ct has"]),
-        (("wc", "--heuristic", "cp"), ["unknown heuristic 'cp' of executor pooled", "affinity, ct, lp, et, qst"]),
-        (("wc", "--queue", "own"), ["unknown queue 'own' of executor pooled", "lanes, hybrid, partitioned, shared"]),
-        (("wc", "--reorder", "none"), ["unknown reorder 'none' of executor pooled", "non_blocking, lock"]),
-        (("sl", "--stealing"), ["stealing needs a shared pool"]),
-        (("sl", "--pool", "puddle"), ["unknown pool 'puddle'", "shared_everything"]),
-        (("sl", "--scheme", "lock", "--pool", "shared_everything"), ["scheme lock has no pool"]),
         (("sl", "--threads", "0"), ["threads"]),
-        (("sl", "--threads", "1025"), ["threads"]),
         (("sl", "--threads", "many"), ["--threads"]),
         (("sl", "--punctuation", "0"), ["punctuation"]),
-        (("sl", "--batch", "0"), ["batch"]),
         (("sl", "--rate", "-1"), ["rate"]),
         (("sl", "--idle", "sleep"), ["idle"]),
         (("sl", "--sink", "paper"), ["sink"]),
-        (("sl", "--order", "none"), ["order"]),
         (("sl", "--set", "n_items=50"), ["has n_items=100, but the request has n_items=50"]),
         (("sl", "--nope"), ["unknown option --nope"]),
     ],
-)
+)  # fmt: skip
 def test_bad_requests_are_refused_in_one_line(command, workloads, tmp_path, arguments, words):
     app = arguments[0] if (workloads / arguments[0]).exists() else "sl"
     result = command("run", *arguments, "--input", workloads / app, "--out", tmp_path / "r")
@@ -354,32 +327,15 @@ def broken(workloads: Path, tmp_path: Path, change) -> Path:
     return folder
 
 
-def rewrite(change):
-    return lambda folder, part: pq.write_table(change(pq.read_table(part)), part)
-
-
 def truncate(folder, part):
     part.write_bytes(part.read_bytes()[:-100])
-
-
-def other_value(table):
-    place = table.column_names.index("amt_acct")
-    values = table.column(place).to_pylist()
-    values[7] += 1
-    return table.set_column(place, table.schema.field(place), pa.array(values, pa.int64()))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda folder, part: (folder / "manifest.json").unlink(), ["manifest.json is missing", "generate"]),
-        (lambda folder, part: (folder / "manifest.json").write_text("{"), ["cannot read manifest.json"]),
-        (lambda folder, part: part.unlink(), ["is missing"]),
         (truncate, ["cannot read "]),
-        (rewrite(lambda t: t.drop(["kind"])), ["column kind is missing"]),
-        (rewrite(lambda t: t.set_column(1, "ts", t.column("ts").cast(pa.int32()))), ["column ts is int32, expected"]),
-        (rewrite(lambda t: t.slice(1)), ["must have 500 rows"]),
-        (rewrite(other_value), ["the rows were changed"]),
     ],
 )
 def test_damaged_workloads_are_refused_in_one_line(command, workloads, tmp_path, change, words):

@@ -29,10 +29,7 @@ FAULTS = {
     ),
     "tweets of the same ts are one": Fault("seen.is_new(seq, word)", "seen.is_new(ts, word)", "wordcount", "ties"),
     "state outlives a pass": Fault(
-        "        seen = Seen()\n",
-        "        seen = task.__dict__.setdefault('seen', Seen())\n",
-        "wordcount",
-        "single",
+        "        seen = Seen()\n", "        seen = task.__dict__.setdefault('seen', Seen())\n", "wordcount", "single"
     ),
     "the digest covers other texts than the file": Fault(
         "    pq.write_table(outputs,",

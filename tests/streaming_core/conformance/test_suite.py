@@ -8,7 +8,6 @@ from infra.cli.command import main
 from streaming_core.conformance import suite, trial
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
-from tests.infra.engines.conformance import conforms
 from tests.streaming_core.engines.planted import WC, plant
 
 
@@ -49,12 +48,6 @@ def cells_by_workload(name, tmp_path, workloads, **options):
 def test_a_correct_engine_conforms(engines):
     plant(engines, "right", WC.format(fault=""))
     assert main(["conformance", "--engine", "right", "--workloads", "empty,blanks", "--threads", "2"]) == 0
-
-
-@pytest.mark.slow
-def test_a_correct_engine_conforms_on_all_workloads(engines):
-    plant(engines, "right", WC.format(fault=""))
-    conforms("right")
 
 
 @pytest.mark.parametrize(("executor", "app"), [("pooled", "wc"), ("pinned", "scalejoin")])

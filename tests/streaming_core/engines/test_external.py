@@ -121,34 +121,23 @@ FAULTS = {
     "no outputs": ("import lockstep_engine as e\ne.write_outputs = lambda *a: None", r"it wrote no outputs/part-\*"),
     "bad report": (REPORT.format("passes[0]['seconds'] = 0"), r"report\.json is invalid: passes\.0\.seconds must be"),
     "no digest": (REPORT.format("passes[0]['digest'] = 'none'"), r"report\.json is invalid: passes\.0\.digest"),
-    "no passes": (
-        REPORT.format("del passes[1:]"),
-        r"report\.json is wrong: it has 0 measured passes, expected at least",
-    ),
+    "no passes": (REPORT.format("del passes[1:]"),
+     r"report\.json is wrong: it has 0 measured passes, expected at least"),
     "a kind": (REPORT.format("passes.reverse()"), r"the passes must be verified, peak, in this order, got peak, ver"),
     "events": (REPORT.format("passes[1]['events'] = 1"), r"pass 1 has 1 events, but the workload has 60"),
     "count": (REPORT.format("passes[0]['outputs'] = 9"), r"pass 0 has 9 outputs, but its digest is 600:"),
     "time": (REPORT.format("passes[0]['seconds'] = 1e6"), r"its passes took 1000000\.\d+ s, but its process only "),
     "fewer": (OUTPUTS.format("table.slice(1)"), r"outputs have digest 599:\w+, but its report\.json says 600:"),
     "a column": (OUTPUTS.format("table.drop_columns(['sub'])"), r"another schema: column sub is missing;"),
-    "one more": (
-        OUTPUTS.format("table.append_column('x', table['n'])"),
-        r"schema: column x does not belong there; exp",
-    ),
-    "a type": (
-        OUTPUTS.format("table.set_column(3, 'n', table['n'].cast('int32'))"),
-        r"another schema: column n has type int32, expected int64;",
-    ),
+    "one more": (OUTPUTS.format("table.append_column('x', table['n'])"),
+     r"schema: column x does not belong there; exp"),
+    "a type": (OUTPUTS.format("table.set_column(3, 'n', table['n'].cast('int32'))"),
+     r"another schema: column n has type int32, expected int64;"),
     "columns": (OUTPUTS.format("table.select(['sub', 'seq', 'word', 'n'])"), r"the columns are sub, seq, word, n, exp"),
     "no table": (
-        "import lockstep_engine as e\n"
-        "def write(task, table):\n"
-        "    (task.out / 'outputs').mkdir()\n"
-        "    (task.out / 'outputs/part-0.parquet').write_bytes(b'PAR1')\n"
-        "e.write_outputs = write",
-        r"part-0\.parquet",
-    ),
-}
+     "import lockstep_engine as e\n" "def write(task, table):\n" "    (task.out / 'outputs').mkdir()\n"
+     "    (task.out / 'outputs/part-0.parquet').write_bytes(b'PAR1')\n" "e.write_outputs = write", r"part-0\.parquet"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", some(FAULTS, 3))

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from streaming_core.generator import bell, bigbench, proportional
+from streaming_core.generator import bigbench
 from streaming_core.generator.bigbench import (
     CLICKS,
     DAY,
@@ -25,38 +25,6 @@ def defaults(declared, **params):
 
 def rows(columns, *names):
     return list(zip(*(columns[name].tolist() for name in names), strict=True))
-
-
-@pytest.mark.parametrize("mode", ["stream", "kit"])
-@pytest.mark.parametrize(
-    ("generator", "declared"), [(store_sales, SALES), (web_clickstreams, CLICKS), (web_clickstreams_by_type, CLICKS)]
-)
-def test_a_slice_does_not_depend_on_other_slices(generator, declared, mode):
-    params = defaults(declared, mode=mode, events_per_day=2_000)
-    whole = generator(params, 5, 0, 12_000)
-    again = defaults(declared, mode=mode, events_per_day=2_000, null_ratio=0.000250)
-    for start, stop in ((9_000, 11_000), (0, 1), (1_900, 2_100), (7_777, 7_777)):
-        part = generator(again, 5, start, stop)
-        for name, values in whole.items():
-            assert part[name].tolist() == values[start:stop].tolist(), name
-    assert (np.diff(whole["ts"]) >= 0).all()
-    assert whole["ts"][-1] // DAY - whole["ts"][0] // DAY > 3
-    assert (whole["ts"] % DAY == whole["time_sk"]).all()
-    dated = whole["date_sk"] >= 0
-    assert (whole["ts"] // DAY == whole["date_sk"])[dated].all()
-    other = generator(params, 6, 0, 100)
-    assert other["item_sk"].tolist() != whole["item_sk"][:100].tolist()
-
-
-@pytest.mark.parametrize("mode", ["stream", "kit"])
-def test_days_are_counted_without_generating_them(mode):
-    for declared, make, count in (
-        (SALES, sales, bigbench._count_sales),
-        (CLICKS, bigbench.clicks, bigbench._count_clicks),
-    ):
-        params = defaults(declared, mode=mode, events_per_day=3_000)
-        for day in range(4):
-            assert count(params, 9, day) == len(make(params, 9, day)["ts"])
 
 
 @pytest.mark.parametrize("declared", [SALES, CLICKS])
@@ -210,18 +178,3 @@ def test_categories_and_page_types_cover_their_ranges():
     assert set(bigbench.categories({**params, "categories": 10}).tolist()) == {-1, *range(1, 11)}
     assert set(bigbench.page_types(defaults(CLICKS, pages=500)).tolist()) == set(range(8))
     assert list(bigbench.PAGE_TYPES) == sorted(bigbench.PAGE_TYPES)
-
-
-def test_distributions_match_their_names():
-    assert np.allclose(proportional(np.array([1.0, 0.0, 3.0])).thresholds / 2**53, [0.25, 0.25, 1.0])
-    weights = bell(1001, 50.0)
-    k = np.arange(1001)
-    assert abs((weights * k).sum() - 500) < 1e-9
-    assert abs(np.sqrt((weights * (k - 500) ** 2).sum()) - 50) < 1e-3
-    assert bell(10, 1e-9).tolist() == [0.0] * 4 + [0.5, 0.5] + [0.0] * 4
-    law = bigbench._poisson(3.7).thresholds / 2**53
-    assert np.allclose(law[:3], np.exp(-3.7) * np.cumsum([1, 3.7, 3.7**2 / 2]), rtol=1e-12)
-    assert abs((np.diff(law, prepend=0.0) * np.arange(len(law))).sum() - 3.7) < 1e-9
-    gaps = np.diff(bigbench._gaps().thresholds / 2**53, prepend=0.0)
-    assert len(gaps) == 3_001
-    assert gaps[60] / gaps[0] == pytest.approx(np.exp(-1), rel=1e-9)

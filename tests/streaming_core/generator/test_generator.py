@@ -132,19 +132,6 @@ def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, 
         assert set(row) <= allowed
 
 
-def test_keys_do_not_depend_on_the_start_of_a_slice():
-    space = Keys(37, 0.9, 5, True)
-
-    def keys(start, stop):
-        draws, columns = Draws(2, "k", start, stop), []
-        first = space.start(draws, 9)
-        for lane in range(8):
-            columns.append(space.draw(draws, lane, first, np.arange(start, stop) % 3 == 0, (8, 3), columns))
-        return np.stack(columns, axis=1)
-
-    assert (keys(0, 300)[100:150] == keys(100, 150)).all()
-
-
 def test_tokens_form_lines():
     tokens = Tokens(word=[b"a", b"bcd", b""], end=[b".", b"!"])
     first, second = np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1])

@@ -218,16 +218,6 @@ def test_the_road_repeats_after_its_duration():
     assert all((first[name] == second[name]).all() for name in ALL)
 
 
-def test_columns_do_not_depend_on_the_selection():
-    events = repetition(ROADS[0])
-    some = repetition(ROADS[0], columns=("type", "vid", "xway", "pos"))
-    assert list(some) == ["ts", "type", "vid", "xway", "pos"]
-    assert all((some[name] == events[name]).all() for name in some)
-    reports = linear_road.events("vid", "pos", reports_only=True)(full(ROADS[0]), 5, 0, 1_000)
-    for name in reports:
-        assert (reports[name] == events[name][events["type"] == REPORT][:1_000]).all()
-
-
 def test_invalid_reports_have_an_unknown_direction():
     events, right = repetition({**ROADS[0], "invalid_ratio": 0.1}), repetition(ROADS[0])
     wrong = events["dir"] == 2

@@ -5,38 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from streaming_core.generator.tweets import BEGIN, TWEETS, _make, _poisson, tweets
+from streaming_core.generator.tweets import BEGIN, TWEETS, _make, tweets
 
 N = 60_000
 
 
 def defaults(**params):
     return {name: p.default for name, p in TWEETS.items()} | params
-
-
-@pytest.mark.parametrize("rate", [0.02, 3.0, 25.0, 4_000.0])
-def test_a_slice_does_not_depend_on_other_slices(rate):
-    params = defaults(rate=rate, vocabulary=500)
-    whole = tweets(params, 5, 0, 30_000 if rate == 25 else 3_000)
-    for start, stop in ((2_000, 2_999), (0, 1), (16_300, 16_500), (777, 777)):
-        part = tweets(params | {"users": 1_000_000}, 5, start, stop) if stop <= len(whole["ts"]) else {}
-        again = defaults(rate=rate, vocabulary=500, hashtag_skew=1.10000)
-        for name in part:
-            assert part[name].tolist() == whole[name][start:stop].tolist(), name
-            assert tweets(again, 5, start, stop)[name].tolist() == part[name].tolist()
-    assert (np.diff(whole["ts"]) >= 0).all()
-    other = tweets(params, 6, 0, 100)
-    assert other["text"].to_pylist() != whole["text"][:100].to_pylist()
-
-
-def test_the_number_of_tweets_per_call_changes_nothing(monkeypatch):
-    def first(period):
-        monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)
-        parts = [_make(defaults(vocabulary=500, rate=40.0), 3, at) for at in range(2_000 // period)]
-        return {name: [v for part in parts for v in part[name].tolist()] for name in parts[0]}
-
-    assert first(2_000) == first(200) == first(40)
-    assert len(first(40)["ts"]) > 1_500
 
 
 @pytest.mark.parametrize("rate", [0.5, 25.0, 3_000.0])
@@ -49,15 +24,6 @@ def test_tweets_arrive_as_a_poisson_process(rate):
     if len(count) > 100:
         assert abs(count.var() / rate - 1) < 0.1
     assert abs((ts % 1000).mean() - 499.5) < 5
-
-
-@pytest.mark.parametrize("mean", [0.3, 12.0, 500.0, 20_000.0])
-def test_numbers_of_arrivals_follow_the_poisson_distribution(mean):
-    fewest, law = _poisson(mean)
-    weights = np.diff(law.thresholds, prepend=0) / 2**53
-    k = fewest + np.arange(len(weights))
-    assert abs((k * weights).sum() - mean) < 1e-9 * mean
-    assert abs(((k - mean) ** 2 * weights).sum() - mean) < 1e-6 * mean
 
 
 def test_words_and_hashtags_follow_their_distributions():

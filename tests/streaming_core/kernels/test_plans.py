@@ -3,48 +3,12 @@
 import pytest
 
 from streaming_core.kernels.plans import passes
+from tests.differential.campaign import load
 
 ONE, TWO, THREE = ("drop check act",), ("drop check", "act"), ("drop", "check", "act")
-condition = change = table = None  # plans below are only read, never run
-
-
-def in_order(request, txn):
-    if request.a < 0:
-        txn.drop()
-        return
-    row = txn.row(table, request.a)
-    if request.b:
-        txn.require(condition, row)
-        txn.modify(row, change)
-        txn.read(row)
-    else:
-        txn.require(condition, row)
-        txn.modify(row, change)
-
-
-def exclusive_paths(request, txn):
-    if request.b:
-        txn.modify(txn.row(table, 0), change)
-        return
-    txn.require(condition, txn.row(table, 1))
-
-
-def condition_after_a_modification(request, txn):
-    if request.b:
-        txn.modify(txn.row(table, 0), change)
-    txn.require(condition, txn.row(table, 1))
-
-
-def condition_in_the_next_turn(request, txn):
-    for i in range(request.n):
-        txn.require(condition, txn.row(table, i))
-        txn.modify(txn.row(table, i), change)
-
-
-def drop_after_a_condition(request, txn):
-    txn.require(condition, txn.row(table, 1))
-    if request.b:
-        txn.drop()
+# Plans are only read, never run.
+HELPERS = """
+condition = change = table = None
 
 
 def helper(request, txn):
@@ -55,56 +19,31 @@ def checker(request, txn):
     txn.require(condition, txn.row(table, 0))
 
 
-def joint_in_order(request, txn):
-    checker(request, txn)
-    helper(request, txn)
-
-
 def by_another_row(request, txn):
     return None
+"""
+ASK, ACT = "txn.require(condition, txn.row(table, {}))\n", "txn.modify(txn.row(table, {}), change)\n"
+BY_ANOTHER = "txn.modify(txn.row(table, {}), by_another_row, txn.row(table, 1))\n"
+PLANS = {
+    "if request.a < 0:\n    txn.drop()\n    return\nrow = txn.row(table, request.a)\nif request.b:\n"
+    "    txn.require(condition, row)\n    txn.modify(row, change)\n    txn.read(row)\nelse:\n"
+    "    txn.require(condition, row)\n    txn.modify(row, change)\n": ONE,
+    f"if request.b:\n    {ACT.format(0)}    return\n{ASK.format(1)}": ONE,
+    "checker(request, txn)\nhelper(request, txn)\n": ONE,
+    f"if request.b:\n    {ACT.format(0)}{ASK.format(1)}": TWO,
+    f"for i in range(request.n):\n    {ASK.format('i')}    {ACT.format('i')}": TWO,
+    "helper(request, txn)\nchecker(request, txn)\n": TWO,
+    f"{ASK.format(1)}if request.b:\n    txn.drop()\n": THREE,
+    f"{ASK.format(0)}{BY_ANOTHER.format(0)}{ACT.format(1)}": ONE,
+    f"{ACT.format(1)}{BY_ANOTHER.format(0)}": TWO,
+    f"for i in range(request.n):\n    {BY_ANOTHER.format('i')}": TWO,
+    f"{BY_ANOTHER.format(0)}txn.drop()\n": THREE,
+}
 
 
-def another_row_first(request, txn):
-    txn.require(condition, txn.row(table, 0))
-    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
-    txn.modify(txn.row(table, 1), change)
-
-
-def another_row_after_a_modification(request, txn):
-    txn.modify(txn.row(table, 1), change)
-    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
-
-
-def other_rows_in_turns(request, txn):
-    for i in range(request.n):
-        txn.modify(txn.row(table, i), by_another_row, txn.row(table, 1))
-
-
-def drop_after_another_row(request, txn):
-    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
-    txn.drop()
-
-
-def joint_out_of_order(request, txn):
-    helper(request, txn)
-    checker(request, txn)
-
-
-@pytest.mark.parametrize(
-    ("plan", "wanted"),
-    [
-        (in_order, ONE),
-        (exclusive_paths, ONE),
-        (joint_in_order, ONE),
-        (condition_after_a_modification, TWO),
-        (condition_in_the_next_turn, TWO),
-        (joint_out_of_order, TWO),
-        (drop_after_a_condition, THREE),
-        (another_row_first, ONE),
-        (another_row_after_a_modification, TWO),
-        (other_rows_in_turns, TWO),
-        (drop_after_another_row, THREE),
-    ],
-)
-def test_passes(plan, wanted):
-    assert passes(plan, [by_another_row]) == wanted
+@pytest.mark.parametrize("plan", PLANS)
+def test_passes(plan, tmp_path):
+    file = tmp_path / "plans.py"
+    file.write_text(HELPERS + "\n\ndef plan(request, txn):\n" + "".join(f"    {line}\n" for line in plan.splitlines()))
+    module = load(file)
+    assert passes(module.plan, [module.by_another_row]) == PLANS[plan]

@@ -148,55 +148,34 @@ KINDS = {
 REFUSED = {
     "process": [
         # Statements.
-        (
-            "with row:\n    pass",
-            "`with row:`: operators do not support `with`; remove it, because an operator opens nothing",
-        ),
+        ("with row:\n    pass",
+         "`with row:`: operators do not support `with`; remove it, because an operator opens nothing"),
         ("x: i64", "`x: i64`: operators do not support variables without a value; assign one, such as 0"),
         ("x = y = 1", "`x = y = 1`: operators do not support chained assignments; assign to one target per line"),
-        (
-            "global x\nx = 1",
-            "`global x`: operators do not support global variables; keep values from event to event in a "
-            "field of the state",
-        ),
-        (
-            "x = 1\n'said'  # here",
-            "`'said'`: the code does not use this value; return it, assign it, or delete the line",
-        ),
+        ("global x\nx = 1",
+         "`global x`: operators do not support global variables; keep values from event to event in a field of the "
+         "state"),
+        ("x = 1\n'said'  # here",
+         "`'said'`: the code does not use this value; return it, assign it, or delete the line"),
         ("row.a", "`row.a`: the code does not use this value; return it, assign it, or delete the line"),
-        (
-            "while row.a:\n    pass\nelse:\n    pass",
-            "`while row.a:`: operators do not support while loops with else; move the else branch after the loop",
-        ),
-        (
-            "for i in range(3):\n    pass\nelse:\n    pass",
-            "`for i in range(3):`: operators do not support for loops with else or over anything but "
-            "range(...); write for i in range(len(...))",
-        ),
-        (
-            "for i in row.items:\n    pass",
-            "`for i in row.items:`: operators do not support for loops with else or over anything but "
-            "range(...); write for i in range(len(...))",
-        ),
-        (
-            "for i, j in range(3):\n    pass",
-            "`for i, j in range(3):`: operators do not support for loops with else or over anything but "
-            "range(...); write for i in range(len(...))",
-        ),
-        (
-            "for i in same(3):\n    pass",
-            "`for i in same(3):`: operators do not support for loops with else or over anything but "
-            "range(...); write for i in range(len(...))",
-        ),
+        ("while row.a:\n    pass\nelse:\n    pass",
+         "`while row.a:`: operators do not support while loops with else; move the else branch after the loop"),
+        ("for i in range(3):\n    pass\nelse:\n    pass",
+         "`for i in range(3):`: operators do not support for loops with else or over anything but range(...); write "
+         "for i in range(len(...))"),
+        ("for i in row.items:\n    pass",
+         "`for i in row.items:`: operators do not support for loops with else or over anything but range(...); "
+         "write for i in range(len(...))"),
+        ("for i, j in range(3):\n    pass",
+         "`for i, j in range(3):`: operators do not support for loops with else or over anything but range(...); "
+         "write for i in range(len(...))"),
         ("for i in range(0.5):\n    pass", "a float is not an integer; convert it with int(...)"),
         ("for i in range():\n    pass", "range() takes one to three integers"),
         ("range = 3\nfor i in range(3):  # here\n    pass", "cannot call `range`, which is not a function"),
         # Stores.
         ("row.a = 1", "cannot assign to Event.a: the row is read-only here"),
-        (
-            "state.few = row.items",
-            "cannot assign to State.few, which is not a scalar field; assign to single items: few[i] = ...",
-        ),
+        ("state.few = row.items",
+         "cannot assign to State.few, which is not a scalar field; assign to single items: few[i] = ..."),
         ("state.missing = 1", "State has no field 'missing'; it has n, x, few, last, seen, values, counts, best"),
         ("state.n = 0.5", "cannot store a float in State.n, which holds u8; convert it with int(...)"),
         ("state.x = row.line", "cannot store a text in State.x, which holds f64"),
@@ -206,53 +185,32 @@ REFUSED = {
         ("x, y = 1, 2", "`(1, 2)`: operators do not support tuples; give each value a name of its own"),
         ("x, y = 1", "cannot assign to `(x, y)`; assign to one variable, field or item"),
         ("x = nothing(row)", "the called function returns nothing, so there is no value to assign"),
-        (
-            "x = 1\nx = row.line  # here",
-            "this value is an integer in one place and a text in another; it must have one type",
-        ),
+        ("x = 1\nx = row.line  # here",
+         "this value is an integer in one place and a text in another; it must have one type"),
         ("put = out", "cannot assign, choose or return an output; use the argument by its own name"),
         # Variables.
-        (
-            "if row.a:\n    x = 1\nstate.n = x  # here",
-            "variable 'x' may have no value here; assign it on every path to this line",
-        ),
-        (
-            "for i in range(row.a):\n    pass\nstate.n = i  # here",
-            "variable 'i' may have no value here; assign it on every path to this line",
-        ),
-        (
-            "while row.a > state.n:\n    x = 1\nstate.n = x  # here",
-            "variable 'x' may have no value here; assign it on every path to this line",
-        ),
-        (
-            "while True:\n    if row.a:\n        break\n    x = 1\n    if row.p:\n        break\nstate.n = x  # here",
-            "variable 'x' may have no value here; assign it on every path to this line",
-        ),
-        (
-            "if app.p:\n    pass\nelse:\n    x = 1\nstate.n = x  # here",
-            "variable 'x' may have no value here; assign it on every path to this line",
-        ),
-        ("x += 1", "variable 'x' may have no value here; assign it on every path to this line"),
-        (
-            "some(1)\n\n\ndef some(_floordiv):  # here\n    pass",
-            "the name _floordiv is reserved; remove the leading underscore",
-            "some",
-        ),
+        ("if row.a:\n    x = 1\nstate.n = x  # here",
+         "variable 'x' may have no value here; assign it on every path to this line"),
+        ("for i in range(row.a):\n    pass\nstate.n = i  # here",
+         "variable 'i' may have no value here; assign it on every path to this line"),
+        ("while row.a > state.n:\n    x = 1\nstate.n = x  # here",
+         "variable 'x' may have no value here; assign it on every path to this line"),
+        ("while True:\n    if row.a:\n        break\n    x = 1\n    if row.p:\n        break\nstate.n = x  # here",
+         "variable 'x' may have no value here; assign it on every path to this line"),
+        ("if app.p:\n    pass\nelse:\n    x = 1\nstate.n = x  # here",
+         "variable 'x' may have no value here; assign it on every path to this line"),
+        ("some(1)\n\n\ndef some(_floordiv):  # here\n    pass",
+         "the name _floordiv is reserved; remove the leading underscore", "some"),
         # Names.
-        (
-            "x = nowhere",
-            "unknown name 'nowhere'; an operator can use its arguments and variables, and the numbers, "
-            "constants, tables and functions of its file",
-        ),
+        ("x = nowhere",
+         "unknown name 'nowhere'; an operator can use its arguments and variables, and the numbers, constants, "
+         "tables and functions of its file"),
         ("x = holds", "cannot use a value of type function; call the function"),
         ("x = None", "cannot use a value of type NoneType; choose a number that means none, such as 0 or -1"),
-        (
-            "x = 'said'",
-            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
-            "replace the text by a number",
-        ),
+        ("x = 'said'",
+         "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator replace the "
+         "text by a number"),
         ("x = app", "cannot use a value of type App; read a parameter as app.params.<name>"),
-        ("x = app.size", "cannot use a value of type App; read a parameter as app.params.<name>"),
         ("x = 1 << 3 + 9223372036854775808", "the number 9223372036854775808 does not fit in a 64-bit integer"),
         ("x = app.params.large", "the number 1180591620717411303424 does not fit in a 64-bit integer"),
         ("x = app.params.word", "cannot use parameter word, which is a text; declare a number instead"),
@@ -263,36 +221,18 @@ REFUSED = {
         ("x = [1, 2]", "`[1, 2]`: operators do not support lists; keep several values in an Array or Ring of a record"),
         ("x = row.a ** 2", "`row.a ** 2`: operators do not support `**`; multiply instead"),
         ("x = row.a @ 2", "`row.a @ 2`: operators do not support `@`; multiply in a loop"),
-        (
-            "x = row.a is row.b",
-            "`row.a is row.b`: operators do not support `is`; write ==, every field has a value and there is no None",
-        ),
+        ("x = row.a is row.b",
+         "`row.a is row.b`: operators do not support `is`; write ==, every field has a value and there is no None"),
         ("x = 1 in state.seen in state.seen", "`1 in state.seen in state.seen`: operators do not support this"),
-        ("x = 1 < 2 in state.seen", "`1 < 2 in state.seen`: operators do not support this"),
-        (
-            "x = 0 < same(row.a) < 3",
-            "the middle of a < b < c cannot contain a call; assign its result to a variable first",
-        ),
-        (
-            "x = 0 < state.seen.add(1) < 3",
-            "the middle of a < b < c cannot contain a call; assign its result to a variable first",
-        ),
-        (
-            "x = row.a in same(state).seen",
-            "the container of `in` cannot contain a call; assign its result to a variable first",
-        ),
-        (
-            "x = len(same(state).few)",
-            "the array of len() cannot contain a call; assign its result to a variable first",
-        ),
-        (
-            "same(state).few[0] += 1",
-            "the row or array of an augmented assignment cannot contain a call; assign its result to a variable first",
-        ),
-        (
-            "return state.last.append(1) if row.p else state.last.append(2)",
-            "cannot choose between calls that return nothing; write if and else",
-        ),
+        ("x = 0 < same(row.a) < 3",
+         "the middle of a < b < c cannot contain a call; assign its result to a variable first"),
+        ("x = row.a in same(state).seen",
+         "the container of `in` cannot contain a call; assign its result to a variable first"),
+        ("x = len(same(state).few)", "the array of len() cannot contain a call; assign its result to a variable first"),
+        ("same(state).few[0] += 1",
+         "the row or array of an augmented assignment cannot contain a call; assign its result to a variable first"),
+        ("return state.last.append(1) if row.p else state.last.append(2)",
+         "cannot choose between calls that return nothing; write if and else"),
         ("x = row.line[:-1]", "-1 does not count from the end; write len(row.line) - 1"),
         ("x = row.line.find(97, -2)", "-2 does not count from the end; write len(row.line) - 2"),
         ("x = state.last[-1]", "-1 does not count from the end; write len(state.last) - 1"),
@@ -303,33 +243,22 @@ REFUSED = {
         ("x = row.b << 1", "<< and >> do not work on a float; convert it with int(...)"),
         ("x = ~row.p", "~ does not work on a boolean; write `not`"),
         ("x = ~row.b", "a float is not an integer; convert it with int(...)"),
-        (
-            "x = row.line + 1",
-            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
-        ),
-        (
-            "x = row.line < row.line",
-            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
-        ),
-        (
-            "x = -row.line",
-            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
-        ),
-        (
-            "x = row.a if row.p else row.line",
-            "this value is an integer in one place and a text in another; it must have one type",
-        ),
-        (
-            "(out if row.p else out).drop()",
-            "cannot assign, choose or return an output; use the argument by its own name",
-        ),
+        ("x = row.line + 1",
+         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+        ("x = row.line < row.line",
+         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+        ("x = -row.line",
+         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+        ("x = row.a if row.p else row.line",
+         "this value is an integer in one place and a text in another; it must have one type"),
+        ("(out if row.p else out).drop()",
+         "cannot assign, choose or return an output; use the argument by its own name"),
         ("x = row.line[::2]", "`row.line[::2]`: operators do not support slices with a step; write text[a:b]"),
         ("x = row.items[0:1]", "slicing works only on a text, not on an array of u8"),
         ("x = row.line[0:0.5]", "a float is not an integer; convert it with int(...)"),
         ("state.last += 1", "a ring is not a number"),
         ("x = row.a[0]", "cannot index an integer"),
         ("x = state.seen[0]", "cannot index a set; use `x in s` or at(i)"),
-        ("x = state.few[0.5]", "a float is not an integer; convert it with int(...)"),
         ("x = row.missing", "Event has no field 'missing'; it has ts, a, b, p, line, items"),
         ("x = row.a.b", "an integer has no field 'b'"),
         ("x = (row if row.p else row).line", "read the text Event.line from a variable that holds the row"),
@@ -339,300 +268,160 @@ REFUSED = {
         ("x = row.line.find(*row)", "pass arguments by position; operators do not support keyword arguments or *"),
         ("x = row()", "cannot call `row`, which is not a function"),
         ("x = same(1)(2)", "cannot call `same(1)`, which is not a function"),
-        (
-            "x = np(1)",
-            "cannot call np; an operator can call functions of its own file, and len, min, max, abs, int, "
-            "float and bool",
-        ),
+        ("x = np(1)",
+         "cannot call np; an operator can call functions of its own file, and len, min, max, abs, int, float and "
+         "bool"),
         ("x = same(nothing(row))", "an argument of same() is a call that returns nothing"),
         ("x = same(1, 2)", "takes 1 argument, but the call passes 2: an integer, an integer", "same"),
         ("x = range(3)", "range() works only in a for loop: for i in range(...)"),
         ("x = len(row.a)", "len() takes a text, an array, a container or a constant"),
-        (
-            "print(row.a)",
-            "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with "
-            "`streaming-core record`",
-        ),
+        ("print(row.a)",
+         "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with `streaming-core "
+         "record`"),
         ("state.seen.put(1, 2)", "a set has no method put with 2 arguments; it has add(integer), at(integer), clear()"),
         ("state.seen.add(1, 2)", "a set has no method add with 2 arguments; it has add(integer), at(integer), clear()"),
-        (
-            "state.counts.get(1, 2)",
-            "a counter has no method get with 2 arguments; it has add(integer, integer), get(integer), "
-            "key_at(integer), value_at(integer), clear()",
-        ),
+        ("state.counts.get(1, 2)",
+         "a counter has no method get with 2 arguments; it has add(integer, integer), get(integer), "
+         "key_at(integer), value_at(integer), clear()"),
         ("state.seen.add(0.5)", "a float is not an integer; convert it with int(...)"),
         ("state.last.append(0.5)", "cannot store a float in State.last, which holds i64; convert it with int(...)"),
         ("state.values.put(1, row.line)", "cannot store a text in State.values, which holds f64"),
-        (
-            "x = row.line.find(1)",
-            "a text has no method find with 1 argument; use len(text), text[i], text[a:b], text.find(byte, "
-            "start), == or !=",
-        ),
-        (
-            "x = out.emit(n=1, line=row.line, items=row.items)",
-            "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line",
-        ),
+        ("x = row.line.find(1)",
+         "a text has no method find with 1 argument; use len(text), text[i], text[a:b], text.find(byte, start), == "
+         "or !="),
+        ("x = out.emit(n=1, line=row.line, items=row.items)",
+         "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line"),
         # Emitted rows.
         ("out.emit(1, 2, 3)", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
         ("out.emit(n=1)", "emit() is missing line, items; write emit(n=..., line=..., items=...)"),
-        (
-            "out.emit(n=1, line=row.line, items=row.items, m=1)",
-            "emit() has no field m; write emit(n=..., line=..., items=...)",
-        ),
-        (
-            "out.emit(n=row.b, line=row.line, items=row.items)",
-            "cannot store a float in Output.n, which holds i64; convert it with int(...)",
-        ),
+        ("out.emit(n=1, line=row.line, items=row.items, m=1)",
+         "emit() has no field m; write emit(n=..., line=..., items=...)"),
+        ("out.emit(n=row.b, line=row.line, items=row.items)",
+         "cannot store a float in Output.n, which holds i64; convert it with int(...)"),
         ("out.emit(n=1, line=1, items=row.items)", "cannot store an integer in Output.line, which holds a text"),
         ("out.emit(n=1, line=row.line, items=1)", "cannot store an integer in Output.items, which holds 2 items of u8"),
-        (
-            "out.emit(n=1, line=row.line, items=state.few)",
-            "cannot store an array of u8 in Output.items, which holds 2 items of u8",
-        ),
+        ("out.emit(n=1, line=row.line, items=state.few)",
+         "cannot store an array of u8 in Output.items, which holds 2 items of u8"),
         # Functions.
         ("return out", "cannot assign, choose or return an output; use the argument by its own name"),
-        (
-            "def inner():\n    pass",
-            "`def inner():`: operators do not support nested functions; write the def at the top level of "
-            "the file and pass it the values that it needs",
-        ),
-        (
-            "x = some(1)\n\n\ndef some(a):  # here\n    if a:\n        return 1",
-            "some paths return a value and others nothing; return one on every path",
-            "some",
-        ),
-        (
-            "x = some(1)\n\n\ndef some(a):\n    if a:\n        return 1\n    return  # here",
-            "this value is an integer in one place and nothing in another; it must have one type",
-            "some",
-        ),
-        (
-            "x = some(1)\n\n\ndef some(a, b=1):  # here\n    return a",
-            "operators take plain positional arguments; remove defaults, * and **",
-            "some",
-        ),
-        (
-            "x = again(1)\n\n\ndef again(a):  # here\n    return again(a)",
-            "operators do not support recursion; write a loop",
-            "again",
-        ),
-        (
-            "x = unnamed(1)\n\n\nunnamed = lambda a: a  # here",
-            "an operator must be a plain def, not a lambda",
-            "<lambda>",
-        ),
-        (
-            "x = made(1)\n\n\nexec(compile('def made(a): return a', '<made>', 'exec'))",
-            "cannot read its source: could not get source code",
-            "made",
-        ),
+        ("def inner():\n    pass",
+         "`def inner():`: operators do not support nested functions; write the def at the top level of the file and "
+         "pass it the values that it needs"),
+        ("x = some(1)\n\n\ndef some(a):  # here\n    if a:\n        return 1",
+         "some paths return a value and others nothing; return one on every path", "some"),
+        ("x = some(1)\n\n\ndef some(a):\n    if a:\n        return 1\n    return  # here",
+         "this value is an integer in one place and nothing in another; it must have one type", "some"),
+        ("x = some(1)\n\n\ndef some(a, b=1):  # here\n    return a",
+         "operators take plain positional arguments; remove defaults, * and **", "some"),
+        ("x = again(1)\n\n\ndef again(a):  # here\n    return again(a)",
+         "operators do not support recursion; write a loop", "again"),
+        ("x = unnamed(1)\n\n\nunnamed = lambda a: a  # here",
+         "an operator must be a plain def, not a lambda", "<lambda>"),
+        ("x = made(1)\n\n\nexec(compile('def made(a): return a', '<made>', 'exec'))",
+         "cannot read its source: could not get source code", "made"),
         # Common first attempts.
-        (
-            "state.n = f'{row.a}'",
-            "`f'{row.a}'`: operators do not support f-strings, because they cannot build text; emit the "
-            "values as fields",
-        ),
-        (
-            "x = [i for i in range(3)]",
-            "`[i for i in range(3)]`: operators do not support comprehensions; write a for loop over "
-            "range(...) and keep the values in an Array or Ring of the state",
-        ),
-        (
-            "x = {i for i in range(3)}",
-            "`{i for i in range(3)}`: operators do not support comprehensions; write a for loop over "
-            "range(...) and keep the values in a Set of the state",
-        ),
-        (
-            "x = {i: i for i in range(3)}",
-            "`{i: i for i in range(3)}`: operators do not support comprehensions; write a for loop over "
-            "range(...) and keep the values in a Map of the state",
-        ),
-        (
-            "x = (i for i in range(3))",
-            "`(i for i in range(3))`: operators do not support generator expressions; write a for loop over range(...)",
-        ),
+        ("state.n = f'{row.a}'",
+         "`f'{row.a}'`: operators do not support f-strings, because they cannot build text; emit the values as "
+         "fields"),
+        ("x = [i for i in range(3)]",
+         "`[i for i in range(3)]`: operators do not support comprehensions; write a for loop over range(...) and "
+         "keep the values in an Array or Ring of the state"),
+        ("x = {i for i in range(3)}",
+         "`{i for i in range(3)}`: operators do not support comprehensions; write a for loop over range(...) and "
+         "keep the values in a Set of the state"),
+        ("x = {i: i for i in range(3)}",
+         "`{i: i for i in range(3)}`: operators do not support comprehensions; write a for loop over range(...) and "
+         "keep the values in a Map of the state"),
+        ("x = (i for i in range(3))",
+         "`(i for i in range(3))`: operators do not support generator expressions; write a for loop over range(...)"),
         ("x = {1}", "`{1}`: operators do not support sets; keep distinct values in a Set of the state"),
         ("x = {1: 2}", "`{1: 2}`: operators do not support dicts; keep values by key in a Map or Counter of the state"),
-        (
-            "try:\n    x = 1\nexcept Exception:\n    pass",
-            "`try:`: operators do not support `try`; check with if before the operation, because an "
-            "operation that fails ends the run",
-        ),
-        (
-            "raise ValueError('x')",
-            "`raise ValueError('x')`: operators do not support `raise`; call out.drop() to discard an invalid event",
-        ),
-        (
-            "assert row.a > 0",
-            "`assert row.a > 0`: operators do not support `assert`; call out.drop() to discard an invalid "
-            "event, or check results with app.invariant",
-        ),
-        (
-            "import math",
-            "`import math`: operators do not support imports; an operator can use only what its own file "
-            "defines, and streaming_core.api",
-        ),
-        (
-            "from math import sqrt",
-            "`from math import sqrt`: operators do not support imports; an operator can use only what its "
-            "own file defines, and streaming_core.api",
-        ),
-        (
-            "x = lambda a: a",
-            "`lambda a: a`: operators do not support `lambda`; write a def at the top level of the file",
-        ),
+        ("try:\n    x = 1\nexcept Exception:\n    pass",
+         "`try:`: operators do not support `try`; check with if before the operation, because an operation that "
+         "fails ends the run"),
+        ("raise ValueError('x')",
+         "`raise ValueError('x')`: operators do not support `raise`; call out.drop() to discard an invalid event"),
+        ("assert row.a > 0",
+         "`assert row.a > 0`: operators do not support `assert`; call out.drop() to discard an invalid event, or "
+         "check results with app.invariant"),
+        ("import math",
+         "`import math`: operators do not support imports; an operator can use only what its own file defines, and "
+         "streaming_core.api"),
+        ("from math import sqrt",
+         "`from math import sqrt`: operators do not support imports; an operator can use only what its own file "
+         "defines, and streaming_core.api"),
+        ("x = lambda a: a",
+         "`lambda a: a`: operators do not support `lambda`; write a def at the top level of the file"),
         ("yield row.a", "`yield row.a`: operators do not support `yield`; call out.emit(...) to emit a row"),
         ("del row", "`del row`: operators do not support `del`; assign 0, or call clear() on a container"),
-        (
-            "match row.a:\n    case 1:\n        pass",
-            "`match row.a:`: operators do not support `match`; write if and elif",
-        ),
-        (
-            "class A:\n    pass",
-            "`class A:`: operators do not support classes; declare a record with @record at the top level of the file",
-        ),
-        (
-            "async def f():\n    pass",
-            "`async def f():`: operators do not support `async`; write a plain def at the top level of the file",
-        ),
-        (
-            "if (y := row.a) > 1:\n    pass",
-            "`(y := row.a)`: operators do not support assignments within an expression; assign on a separate line",
-        ),
-        (
-            "x = row.a is not None",
-            "`row.a is not None`: operators do not support `is not`; write !=, every field has a value and "
-            "there is no None",
-        ),
-        (
-            "x = row.line.split()",
-            "a text has no method split with 0 arguments; use len(text), text[i], text[a:b], text.find(byte, "
-            "start), == or !=",
-        ),
-        (
-            "x = row.line == 'abc'",
-            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
-            "replace the text by a number",
-        ),
-        (
-            "x = row.line == b'abc'",
-            "cannot use a value of type bytes; compare single bytes (line[0] == 97), or let the generator "
-            "replace the text by a number",
-        ),
-        (
-            "if row.line:\n    pass",
-            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
-        ),
-        (
-            "x = np.sqrt(row.b)",
-            "cannot use a value of type module; an operator can call functions of its own file, and len, "
-            "min, max, abs, int, float and bool",
-        ),
-        (
-            "x = math.sqrt(row.b)",
-            "unknown name 'math'; an operator can use its arguments and variables, and the numbers, "
-            "constants, tables and functions of its file",
-        ),
+        ("match row.a:\n    case 1:\n        pass",
+         "`match row.a:`: operators do not support `match`; write if and elif"),
+        ("class A:\n    pass",
+         "`class A:`: operators do not support classes; declare a record with @record at the top level of the file"),
+        ("async def f():\n    pass",
+         "`async def f():`: operators do not support `async`; write a plain def at the top level of the file"),
+        ("if (y := row.a) > 1:\n    pass",
+         "`(y := row.a)`: operators do not support assignments within an expression; assign on a separate line"),
+        ("x = row.a is not None",
+         "`row.a is not None`: operators do not support `is not`; write !=, every field has a value and there is no "
+         "None"),
+        ("x = row.line.split()",
+         "a text has no method split with 0 arguments; use len(text), text[i], text[a:b], text.find(byte, start), "
+         "== or !="),
+        ("x = row.line == b'abc'",
+         "cannot use a value of type bytes; compare single bytes (line[0] == 97), or let the generator replace the "
+         "text by a number"),
+        ("if row.line:\n    pass",
+         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+        ("x = np.sqrt(row.b)",
+         "cannot use a value of type module; an operator can call functions of its own file, and len, min, max, "
+         "abs, int, float and bool"),
         ("x = sum(row.items)", "cannot call sum(); write a for loop over range(...)"),
         ("x = sorted(row.items)", "cannot call sorted(); write a for loop over range(...)"),
         ("x = str(row.a)", "cannot call str(); operators cannot build text; emit the value as a field"),
         ("x = round(row.b)", "cannot call round(); int(x + 0.5) rounds numbers that are not negative"),
         ("x = pow(row.a, 2)", "cannot call pow(); multiply instead"),
         ("x = open('f')", "cannot call open(); an operator reads only its events"),
-        (
-            "print(f'{row.a}')",
-            "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with "
-            "`streaming-core record`",
-        ),
-        (
-            "x = isinstance(row.a, int)",
-            "cannot call isinstance(); an operator can call functions of its own file, and len, min, max, "
-            "abs, int, float and bool",
-        ),
+        ("x = isinstance(row.a, int)",
+         "cannot call isinstance(); an operator can call functions of its own file, and len, min, max, abs, int, "
+         "float and bool"),
         ("x = min(row.items)", "min() takes two or more numbers"),
         ("x = int()", "int() takes one number"),
-        (
-            "for i in enumerate(row.items):\n    pass",
-            "`for i in enumerate(row.items):`: operators do not support for loops with else or over anything "
-            "but range(...); write for i in range(len(...))",
-        ),
-        (
-            "for key in state.values:\n    pass",
-            "`for key in state.values:`: operators do not support for loops with else or over anything but "
-            "range(...); write for i in range(len(...))",
-        ),
+        ("for i in enumerate(row.items):\n    pass",
+         "`for i in enumerate(row.items):`: operators do not support for loops with else or over anything but "
+         "range(...); write for i in range(len(...))"),
         ("state.seen = 1", "cannot assign to State.seen, which is not a scalar field; write an entry with add(x)"),
         ("state.values[1] = 2.0", "cannot assign to an item of a map; write an entry with put(key, value)"),
         ("x = state.values[1]", "cannot index a map; use get(key, default), key_at(i) or value_at(i)"),
         ("state.counts[row.a] += 1", "cannot index a counter; use get(key), key_at(i) or value_at(i)"),
         ("state.last.pop()", "a ring has no method pop with 0 arguments; it has append(value), clear()"),
-        (
-            "state.values.items()",
-            "a map has no method items with 0 arguments; it has get(integer, value), put(integer, value), "
-            "key_at(integer), value_at(integer), clear()",
-        ),
+        ("state.values.items()",
+         "a map has no method items with 0 arguments; it has get(integer, value), put(integer, value), "
+         "key_at(integer), value_at(integer), clear()"),
         ("x = row['a']", "read a field of a row by its name: row.field"),
         ("x = k", "unknown name 'k'; read the parameter as app.params.k"),
         ("x = app.params['k']", "cannot use a value of type App; read a parameter as app.params.<name>"),
-        ("x = [0] * 3", "`[0]`: operators do not support lists; keep several values in an Array or Ring of a record"),
-        ("out.emit(Output(n=1))", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
         ("x = Output(n=1)", "cannot create Output(...); call out.emit(field=value, ...)"),
         ("out.n = 1", "an output has no field 'n'; call out.emit(field=value, ...) or out.drop() on a separate line"),
-        (
-            "out.append(1)",
-            "out.append(...) does not exist; call out.emit(field=value, ...) or out.drop() on a separate line",
-        ),
+        ("out.append(1)",
+         "out.append(...) does not exist; call out.emit(field=value, ...) or out.drop() on a separate line"),
         ("emit(n=1)", "unknown function emit(); call out.emit(field=value, ...) or out.drop() on a separate line"),
         ("x = row.Line", "Event has no field 'Line' (did you mean 'line'?); it has ts, a, b, p, line, items"),
-        (
-            "x = row.line + row.line",
-            "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !=",
-        ),
-        (
-            "out.emit(n=1, line='abc', items=row.items)",
-            "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator "
-            "replace the text by a number",
-        ),
-        (
-            "state.few = [1, 2, 3]",
-            "`[1, 2, 3]`: operators do not support lists; keep several values in an Array or Ring of a record",
-        ),
-        (
-            "seen.append(row.a)\n\n\nseen = []",
-            "cannot use a value of type list; keep values from event to event in an Array, Ring or Queue of the state",
-        ),
-        (
-            "seen[row.a] = 1  # here\n\n\nseen = {}",
-            "cannot use a value of type dict; keep values from event to event in a Map or Counter of the state",
-        ),
-        (
-            "count += 1\n\n\ncount = 0",
-            "variable 'count' may have no value here; an operator cannot change a variable of the file, so "
-            "keep values from event to event in a field of the state",
-        ),
-        (
-            "state.n = twice(row.a)\n\n\ndef twice(a):\n    b = a * 2",
-            "cannot store this call in State.n: the function returns nothing",
-        ),
-        (
-            "x = twice(row.a)\n\n\ndef twice(a):\n    a * 2  # here",
-            "`a * 2`: the code does not use this value; return it, assign it, or delete the line",
-            "twice",
-        ),
-        (
-            "x = one(1)\n\n\ndef one(a):\n    return two(a)\n\n\ndef two(a):\n    return one(a)",
-            "operators do not support recursion; write a loop",
-            "one",
-        ),
+        ("seen.append(row.a)\n\n\nseen = []",
+         "cannot use a value of type list; keep values from event to event in an Array, Ring or Queue of the state"),
+        ("seen[row.a] = 1  # here\n\n\nseen = {}",
+         "cannot use a value of type dict; keep values from event to event in a Map or Counter of the state"),
+        ("count += 1\n\n\ncount = 0",
+         "variable 'count' may have no value here; an operator cannot change a variable of the file, so keep values "
+         "from event to event in a field of the state"),
+        ("state.n = twice(row.a)\n\n\ndef twice(a):\n    b = a * 2",
+         "cannot store this call in State.n: the function returns nothing"),
+        ("x = one(1)\n\n\ndef one(a):\n    return two(a)\n\n\ndef two(a):\n    return one(a)",
+         "operators do not support recursion; write a loop", "one"),
     ],
     "queue": [
         ("x = state.waiting[0]", "read a row of a queue field by field: queue[i].field"),
-        (
-            "state.waiting[0]",
-            "`state.waiting[0]`: the code does not use this value; return it, assign it, or delete the line",
-        ),
         ("x = state.waiting[0].missing", "Item has no field 'missing'; it has k, y"),
-        ("x = state.waiting[0.5].k", "a float is not an integer; convert it with int(...)"),
         ("x = state.waiting[0:1]", "slicing works only on a text, not on a queue"),
         ("x = state.waiting.n", "a queue has no field 'n'; it has append(field=value, ...), popleft(), clear()"),
         ("state.waiting[0].k = 1", "cannot assign to Item.k: the row is read-only here"),
@@ -640,150 +429,83 @@ REFUSED = {
         ("state.waiting.append(1, 0.5)", "append() takes every field by name; write append(k=..., y=...)"),
         ("state.waiting.append(k=1)", "append() is missing y; write append(k=..., y=...)"),
         ("state.waiting.append(k=1, y=0.5, n=1)", "append() has no field n; write append(k=..., y=...)"),
-        (
-            "state.waiting.append(k=0.5, y=0.5)",
-            "cannot store a float in Item.k, which holds u8; convert it with int(...)",
-        ),
+        ("state.waiting.append(k=0.5, y=0.5)",
+         "cannot store a float in Item.k, which holds u8; convert it with int(...)"),
         ("state.waiting.append(k=1, y=row.line)", "cannot store a text in Item.y, which holds f64"),
-        (
-            "x = state.waiting.append(k=1, y=0.5)",
-            "pass arguments by position; operators do not support keyword arguments or *",
-        ),
-        (
-            "x = state.waiting.append(1)",
-            "a queue has no method append with 1 argument; it has append(field=value, ...), popleft(), clear()",
-        ),
+        ("x = state.waiting.append(k=1, y=0.5)",
+         "pass arguments by position; operators do not support keyword arguments or *"),
+        ("x = state.waiting.append(1)",
+         "a queue has no method append with 1 argument; it has append(field=value, ...), popleft(), clear()"),
         ("x = state.waiting.popleft()", "the called function returns nothing, so there is no value to assign"),
-        (
-            "state.waiting.popleft(1)",
-            "a queue has no method popleft with 1 argument; it has append(field=value, ...), popleft(), clear()",
-        ),
+        ("state.waiting.popleft(1)",
+         "a queue has no method popleft with 1 argument; it has append(field=value, ...), popleft(), clear()"),
         ("x = 1 in state.waiting", "`in` works on a set or a map, not on a queue"),
-        ("x = same(state.waiting[0])", "read a row of a queue field by field: queue[i].field"),
     ],
     "plan": [
-        (
-            "txn.row(rows, event.a).n",
-            "`txn.row(rows, event.a).n`: the code does not use this value; return it, assign it, or delete the line",
-        ),
-        (
-            "x = txn.row(rows, event.a).n",
-            "cannot read a field of a table row here; pass the row to txn.require, txn.modify or txn.read",
-        ),
+        ("x = txn.row(rows, event.a).n",
+         "cannot read a field of a table row here; pass the row to txn.require, txn.modify or txn.read"),
         ("x = txn.row(3, event.a)", "the first argument of txn.row must be a table of the application"),
         ("x = txn.row(foreign, event.a)", "foreign belongs to another application than NAME"),
         ("x = txn.row(rows, 0.5)", "a float is not an integer; convert it with int(...)"),
         ("x = txn.row(rows, event.line)", "a text is not an integer"),
         ("x = txn.row(people, event.a)", "the keys of table people are texts, not an integer"),
-        (
-            "x = txn.result(rows, 0)",
-            "txn.result is available only after the transaction; write txn.row(table, key) here",
-        ),
+        ("x = txn.result(rows, 0)",
+         "txn.result is available only after the transaction; write txn.row(table, key) here"),
         ("txn.commit()", "a transaction has no method 'commit'; it has row, require, modify, read, drop"),
         ("txn.row(rows, event.a)", "wrong call of txn.row; write row = txn.row(table, key)"),
         ("txn.modify(row=1)", "pass arguments by position; operators do not support keyword arguments or *"),
         ("txn.modify(event.a, change)", "txn.modify takes a row here; get one with txn.row(table, key)"),
-        (
-            "txn.modify(txn.row(rows, 0), 3)",
-            "txn.modify takes a function here; write it with def at the top level of the file",
-        ),
+        ("txn.modify(txn.row(rows, 0), 3)",
+         "txn.modify takes a function here; write it with def at the top level of the file"),
         ("txn.modify(txn.row(rows, 0), change, 0.5)", "txn.modify takes a row here; get one with txn.row(table, key)"),
-        (
-            "txn.modify(txn.row(rows, 0), change, 1, txn.row(rows, 1))",
-            "txn.modify takes a row here; get one with txn.row(table, key)",
-        ),
-        (
-            "row = txn.row(rows, 0)\ntxn.modify(row, takes, row)\n\n\ndef takes(row, other, event):\n"
-            "    other.n = 1  # here",
-            "cannot assign to State.n: the row is read-only here",
-            "takes",
-        ),
-        (
-            "row = txn.row(rows, 0)\ntxn.modify(row, looks, row)\n\n\ndef looks(row, other, event):\n"
-            "    row.n = len(other.seen)  # here",
-            "State.seen is not available: a function over several rows cannot read a set, map, counter or "
-            "top-k of them",
-            "looks",
-        ),
-        (
-            "txn.modify(txn.row(rows, 0), change, 1)",
-            "takes 2 arguments, but the call passes 3: a row of State, a row of Event, an integer",
-            "change",
-        ),
-        (
-            "txn.require(event.a > 0)",
-            "txn.require takes a function here; write it with def at the top level of the file",
-        ),
+        ("row = txn.row(rows, 0)\ntxn.modify(row, takes, row)\n\n\ndef takes(row, other, event):\n    other.n = 1  # "
+         "here",
+         "cannot assign to State.n: the row is read-only here", "takes"),
+        ("row = txn.row(rows, 0)\ntxn.modify(row, looks, row)\n\n\ndef looks(row, other, event):\n    row.n = "
+         "len(other.seen)  # here",
+         "State.seen is not available: a function over several rows cannot read a set, map, counter or top-k of them",
+         "looks"),
+        ("txn.modify(txn.row(rows, 0), change, 1)",
+         "takes 2 arguments, but the call passes 3: a row of State, a row of Event, an integer", "change"),
+        ("txn.require(event.a > 0)",
+         "txn.require takes a function here; write it with def at the top level of the file"),
         ("txn.require(operated)", "txn.require takes a function here; write it with def at the top level of the file"),
         ("txn.require(holds, 3, txn.row(rows, 0))", "txn.require takes a row here; get one with txn.row(table, key)"),
         ("txn.require(nothing, 3)", "txn.require needs at least one row before the integer"),
-        ("txn.require(holds, txn.row(rows, 0), 0.5)", "txn.require takes a row here; get one with txn.row(table, key)"),
         ("txn.require(nothing)", "condition nothing returns nothing; it must return a boolean or a number"),
-        (
-            f"row = txn.row(rows, 0)\ntxn.require(holds{', row' * 101})  # here",
-            "txn.require can read at most 100 rows, got 101",
-        ),
-        (
-            "txn.require(writes, txn.row(rows, 0))\n\n\n"
-            "def writes(row, event):\n    row.n = 1  # here\n    return True",
-            "cannot assign to State.n: the row is read-only here",
-            "writes",
-        ),
-        (
-            "txn.require(adds, txn.row(rows, 0))\n\n\ndef adds(row, event):\n    return row.seen.add(1)  # here",
-            "cannot change State.seen: the row is read-only here",
-            "adds",
-        ),
-        (
-            "row = txn.row(rows, 0)\ntxn.require(both, row, row)\n\n\ndef both(row, other, event):\n"
-            "    return 1 in row.seen  # here",
-            "State.seen is not available: a function over several rows cannot read a set, map, counter or "
-            "top-k of them",
-            "both",
-        ),
-        (
-            "part(event, txn)\n\n\ndef part(event, txn):\n    txn.drop()  # here",
-            "only the transaction and its post function can call drop(), not this helper",
-            "part",
-        ),
-        (
-            "part(txn)\n\n\ndef part(txn):\n    txn.modify(txn.row(rows, 0), change)  # here",
-            "a function that calls txn.modify must also take the event as an argument",
-            "part",
-        ),
+        (f"row = txn.row(rows, 0)\ntxn.require(holds{', row' * 101})  # here",
+         "txn.require can read at most 100 rows, got 101"),
+        ("txn.require(writes, txn.row(rows, 0))\n\n\ndef writes(row, event):\n    row.n = 1  # here\n    return True",
+         "cannot assign to State.n: the row is read-only here", "writes"),
+        ("txn.require(adds, txn.row(rows, 0))\n\n\ndef adds(row, event):\n    return row.seen.add(1)  # here",
+         "cannot change State.seen: the row is read-only here", "adds"),
+        ("row = txn.row(rows, 0)\ntxn.require(both, row, row)\n\n\ndef both(row, other, event):\n    return 1 in "
+         "row.seen  # here",
+         "State.seen is not available: a function over several rows cannot read a set, map, counter or top-k of them",
+         "both"),
+        ("part(event, txn)\n\n\ndef part(event, txn):\n    txn.drop()  # here",
+         "only the transaction and its post function can call drop(), not this helper", "part"),
+        ("part(txn)\n\n\ndef part(txn):\n    txn.modify(txn.row(rows, 0), change)  # here",
+         "a function that calls txn.modify must also take the event as an argument", "part"),
         # The reader derives the order of a plan from its source, by the name of its transaction.
-        (
-            "also = txn\nalso.modify(also.row(rows, 0), change)",
-            "cannot assign, choose or return a transaction; use the argument by its own name",
-        ),
-        (
-            "part(event, txn, txn)\n\n\ndef part(event, txn, also):\n    also.drop()",
-            "part() can take the transaction only once",
-        ),
-        (
-            "part(event, txn).drop()\n\n\ndef part(event, txn):\n    return txn  # here",
-            "cannot assign, choose or return a transaction; use the argument by its own name",
-            "part",
-        ),
+        ("also = txn\nalso.modify(also.row(rows, 0), change)",
+         "cannot assign, choose or return a transaction; use the argument by its own name"),
+        ("part(event, txn, txn)\n\n\ndef part(event, txn, also):\n    also.drop()",
+         "part() can take the transaction only once"),
+        ("part(event, txn).drop()\n\n\ndef part(event, txn):\n    return txn  # here",
+         "cannot assign, choose or return a transaction; use the argument by its own name", "part"),
     ],
     "post": [
         ("x = txn.row(rows, 0)", "txn.row is available only before the transaction; write txn.result(table, i) here"),
         ("x = txn.result(3, 0)", "the first argument of txn.result must be a table of the application"),
         ("x = len(txn.result(rows, 0).seen)", "State.seen is not available: txn.read returns only scalar fields"),
         ("x = txn.result(rows, 0).last[0]", "State.last is not available: txn.read returns only scalar fields"),
-        (
-            "x = txn.rejected",
-            "the outcome of a transaction has no field 'rejected'; it has accepted and result(table, i)",
-        ),
-        (
-            "also = txn",
-            "cannot assign, choose or return the outcome of a transaction; use the argument by its own name",
-        ),
-        (
-            "part(out)\n\n\ndef part(out):\n    out.drop()  # here",
-            "only the transaction and its post function can call drop(), not this helper",
-            "part",
-        ),
+        ("x = txn.rejected",
+         "the outcome of a transaction has no field 'rejected'; it has accepted and result(table, i)"),
+        ("also = txn",
+         "cannot assign, choose or return the outcome of a transaction; use the argument by its own name"),
+        ("part(out)\n\n\ndef part(out):\n    out.drop()  # here",
+         "only the transaction and its post function can call drop(), not this helper", "part"),
     ],
     "update": [
         ("x = window.middle", "a window has no field 'middle'; it has start, end and key"),
@@ -803,158 +525,92 @@ REFUSED = {
         ("also = keys", "cannot assign, choose or return keys; use the argument by its own name"),
         ("x = keys.length", "keys has no field 'length'; call keys.add(field=value, ...)"),
     ],
-}
+}  # fmt: skip
 # Changes to the application's text outside expressions and statements.
 DECLARED = [
-    (
-        "out):\n    pass\n\n\napp",
-        "out):\n    return 1\n\n\napp",
-        r"operator operate \(NAME.py:\d+\): an operator returns nothing; emit rows with out.emit\(\.\.\.\)",
-    ),
-    (
-        "row, state, out",
-        "row, state",
-        r"operator operate \(NAME.py:\d+\): takes 2 arguments, but the call passes 3: a row of Event, a "
-        r"row of State, an output",
-    ),
-    (
-        "    n: u8\n",
-        "    n: text\n",
-        r"NAME.py:\d+: record State: n is a Text, which no table can hold; use the text as a key "
-        r"\(key_by\), or let the generator replace it by a number",
-    ),
+    ("out):\n    pass\n\n\napp",
+     "out):\n    return 1\n\n\napp",
+     r"operator operate \(NAME.py:\d+\): an operator returns nothing; emit rows with out.emit\(\.\.\.\)"),
+    ("row, state, out",
+     "row, state",
+     r"operator operate \(NAME.py:\d+\): takes 2 arguments, but the call passes 3: a row of Event, a row of State, "
+     "an output"),
+    ("    n: u8\n",
+     "    n: text\n",
+     r"NAME.py:\d+: record State: n is a Text, which no table can hold; use the text as a key \(key_by\), or let "
+     "the generator replace it by a number"),
     ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: record Event: a is a Set, which no event can hold"),
-    (
-        "    seen: Set[i64]\n",
-        "    seen: Queue[Item]\n",
-        r"NAME.py:\d+: record State: seen is a Queue, which no table can hold",
-    ),
-    (
-        "    y: f64\n",
-        "    y: text\n",
-        r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, but Item.y is a "
-        r"Text",
-    ),
+    ("    seen: Set[i64]\n",
+     "    seen: Queue[Item]\n", r"NAME.py:\d+: record State: seen is a Queue, which no table can hold"),
+    ("    y: f64\n",
+     "    y: text\n",
+     r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, but Item.y is a Text"),
     ("Queue[Item]", "Queue[i64]", r"NAME.py:\d+: record Held.waiting: items of Queue must be records"),
-    (
-        ".process(operate, State, Output)",
-        ".flat_map(operate, Output, scratch=Held)",
-        r"NAME.py:\d+: record Held: waiting is a Queue, which no scratch can hold",
-    ),
-    (
-        'rows = app.table("rows", State, 4)',
-        'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
-        "at most 256 tables, got 258",
-    ),
-    (
-        'rows = app.table("rows", State, 4)',
-        'rows = app.table("rows", State, 4, key=f64)',
-        r"NAME.py:\d+: table rows: a key is an integer or a text, not f64",
-    ),
-    ('"rows", State, 4', '"rows", State, 0', "table rows: the size must be between 1 and 4294967295, got 0"),
+    (".process(operate, State, Output)",
+     ".flat_map(operate, Output, scratch=Held)",
+     r"NAME.py:\d+: record Held: waiting is a Queue, which no scratch can hold"),
+    ("rows = app.table(\"rows\", State, 4)",
+     "for i in range(257):\n    rows = app.table(f\"rows{i}\", State, 4)\n", "at most 256 tables, got 258"),
+    ("rows = app.table(\"rows\", State, 4)",
+     "rows = app.table(\"rows\", State, 4, key=f64)",
+     r"NAME.py:\d+: table rows: a key is an integer or a text, not f64"),
+    ("\"rows\", State, 4", "\"rows\", State, 0", "table rows: the size must be between 1 and 4294967295, got 0"),
     # Common first attempts.
-    (
-        "@record\nclass Event",
-        "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",
-        r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event",
-    ),
-    (
-        "@record\nclass Event",
-        "class Event",
-        r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event",
-    ),
-    (
-        "@record\nclass Event",
-        "@record()\nclass Event",
-        r"NAME.py:\d+: write @record above a class, without parentheses",
-    ),
-    (
-        ".process(operate, State, Output)",
-        ".process(operate, dict, Output)",
-        r"NAME.py:\d+: process: state must be a record; put @record \(not @dataclass\) above its class, got dict",
-    ),
-    (
-        ".process(operate, State, Output)",
-        ".process(operate, State, int)",
-        r"NAME.py:\d+: process: output must be a record; put @record \(not @dataclass\) above its class, got int",
-    ),
-    (
-        "    a: i64\n",
-        "    a: int\n",
-        r"NAME.py:\d+: record Event.a: int is not a field type; write i64, or i8, i16, i32, u8, u16, u32",
-    ),
+    ("@record\nclass Event",
+     "from dataclasses import dataclass\n\n\n@dataclass\nclass Event",
+     r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event"),
+    ("@record\nclass Event",
+     "class Event",
+     r"NAME.py:\d+: source: event must be a record; put @record \(not @dataclass\) above its class, got Event"),
+    ("@record\nclass Event",
+     "@record()\nclass Event", r"NAME.py:\d+: write @record above a class, without parentheses"),
+    (".process(operate, State, Output)",
+     ".process(operate, dict, Output)",
+     r"NAME.py:\d+: process: state must be a record; put @record \(not @dataclass\) above its class, got dict"),
+    (".process(operate, State, Output)",
+     ".process(operate, State, int)",
+     r"NAME.py:\d+: process: output must be a record; put @record \(not @dataclass\) above its class, got int"),
+    ("    a: i64\n",
+     "    a: int\n", r"NAME.py:\d+: record Event.a: int is not a field type; write i64, or i8, i16, i32, u8, u16, u32"),
     ("    b: f64\n", "    b: float\n", r"NAME.py:\d+: record Event.b: float is not a field type; write f64"),
     ("    p: boolean\n", "    p: bool\n", r"NAME.py:\d+: record Event.p: bool is not a field type; write boolean"),
     ("    line: text\n", "    line: str\n", r"NAME.py:\d+: record Event.line: str is not a field type; write text"),
-    (
-        "    a: i64\n",
-        "    a: list[i64]\n",
-        r"NAME.py:\d+: record Event.a: list is not a field type; write Array\[i64, 3\] in rows, or "
-        r"Ring\[i64, 3\] or Queue\[Record\] in states",
-    ),
-    (
-        "    a: i64\n",
-        "    a: dict\n",
-        r"NAME.py:\d+: record Event.a: dict is not a field type; write Map\[i64, f64\] or Counter\[i64\] "
-        r"in states",
-    ),
-    (
-        "    a: i64\n",
-        "    a: 3\n",
-        r"NAME.py:\d+: record Event.a: 3 is not a field type; write a type such as i64, f64, boolean or "
-        r"text",
-    ),
-    (
-        "    a: i64\n",
-        "    a: 'i64'\n",
-        r"NAME.py:\d+: record Event.a: the type is a string; remove the quotes, and the line 'from "
-        r"__future__ import annotations' if the file has it",
-    ),
-    (
-        "    a: i64\n",
-        "    a: i64 = 5\n",
-        r"NAME.py:\d+: record Event.a: remove the default; a field starts as zero or empty",
-    ),
+    ("    a: i64\n",
+     "    a: list[i64]\n",
+     r"NAME.py:\d+: record Event.a: list is not a field type; write Array\[i64, 3\] in rows, or Ring\[i64, 3\] or "
+     r"Queue\[Record\] in states"),
+    ("    a: i64\n",
+     "    a: dict\n",
+     r"NAME.py:\d+: record Event.a: dict is not a field type; write Map\[i64, f64\] or Counter\[i64\] in states"),
+    ("    a: i64\n",
+     "    a: 3\n",
+     r"NAME.py:\d+: record Event.a: 3 is not a field type; write a type such as i64, f64, boolean or text"),
+    ("    a: i64\n",
+     "    a: 'i64'\n",
+     r"NAME.py:\d+: record Event.a: the type is a string; remove the quotes, and the line 'from __future__ import "
+     "annotations' if the file has it"),
+    ("    a: i64\n",
+     "    a: i64 = 5\n", r"NAME.py:\d+: record Event.a: remove the default; a field starts as zero or empty"),
     ("    a: i64\n", "    a = i64\n", r"NAME.py:\d+: record Event.a: a record can declare only fields; write a: i64"),
     ("Array[u8, 2]", "Array[u8]", r"NAME.py:\d+: Array takes 2 arguments, got 1; write Array\[item, length\]"),
-    (
-        "Array[u8, 2]",
-        'Array[u8, "kk"]',
-        "record Event.items: size 'kk': unknown parameter 'kk'; known: k, word, large, p",
-    ),
+    ("Array[u8, 2]",
+     "Array[u8, \"kk\"]", "record Event.items: size 'kk': unknown parameter 'kk'; known: k, word, large, p"),
     ("Map[i64, f64]", "Map[i64]", r"NAME.py:\d+: Map takes 2 arguments, got 1; write Map\[key, value\]"),
     ("Param(2)", "2", r"NAME.py:\d+: parameter k: write Param\(2\) instead of 2"),
-    (
-        "Param(2)",
-        "Param([])",
-        r"NAME.py:\d+: Param: default must be True or False, an integer, a number or a text, got a list",
-    ),
+    ("Param(2)",
+     "Param([])", r"NAME.py:\d+: Param: default must be True or False, an integer, a number or a text, got a list"),
     ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k must be at least 5, got 2"),
-    (
-        "app.source(Event).process",
-        "app.source(Event).key_by(lambda row: row.a).process",
-        r"NAME.py:\d+: key_by: key must be a text, got <lambda>",
-    ),
-    (
-        "app.source(Event).process",
-        "app.source(Event).map",
-        r"NAME.py:\d+: AttributeError: a stream has no method 'map'; it has flat_map, key_by, process, "
-        r"window, union and sink",
-    ),
-    (
-        "@app.generates",
-        "@app.generates()",
-        r"NAME.py:\d+: write @app.generates above the generator, without parentheses",
-    ),
-    (
-        "def operate(",
-        "async def operate(",
-        r"operator operate \(NAME.py:\d+\): an operator must be a plain def, not async def",
-    ),
-    (
-        ".process(operate, State, Output)",
-        ".flat_map(operate, Output, scratch=Huge)",
-        "record Huge: scratch has at most 65536 bytes, got 65544",
-    ),
-]
+    ("app.source(Event).process",
+     "app.source(Event).key_by(lambda row: row.a).process", r"NAME.py:\d+: key_by: key must be a text, got <lambda>"),
+    ("app.source(Event).process",
+     "app.source(Event).map",
+     r"NAME.py:\d+: AttributeError: a stream has no method 'map'; it has flat_map, key_by, process, window, union "
+     "and sink"),
+    ("@app.generates",
+     "@app.generates()", r"NAME.py:\d+: write @app.generates above the generator, without parentheses"),
+    ("def operate(",
+     "async def operate(", r"operator operate \(NAME.py:\d+\): an operator must be a plain def, not async def"),
+    (".process(operate, State, Output)",
+     ".flat_map(operate, Output, scratch=Huge)", "record Huge: scratch has at most 65536 bytes, got 65544"),
+]  # fmt: skip
 CASES = [(kind, *case, *["operate"] * (3 - len(case))) for kind, cases in REFUSED.items() for case in cases]

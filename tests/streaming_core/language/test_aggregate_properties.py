@@ -198,7 +198,7 @@ def test_aggregates_of_random_streams_match_their_definition(extent, family):
 
 @pytest.mark.parametrize(
     ("extent", "family", "count"),
-    [("sliding", "name", 20), *((extent, "number", 20) for extent in ("lateness", "count"))]
+    [("sliding", "name", 20), ("lateness", "name", 20), ("count", "number", 20)]
     + [pytest.param(extent, family, 2_000, marks=pytest.mark.slow) for extent in EXTENTS for family in FAMILIES],
 )
 def test_compiled_aggregates_of_random_streams_match_their_definition(extent, family, count):
@@ -212,8 +212,10 @@ def test_compiled_aggregates_of_random_streams_match_their_definition(extent, fa
         way = {"executor": executors[number % len(executors)], "threads": 1 + number // 3 % 3}
         if way["executor"] == "pinned":
             way["batch"] = (7, 1, 64)[number % 3]
+        if extent != "count":
+            way["parallelism"] = ("vsn", "sn", "vsn_esg")[number // 2 % 3]
         case.check(RunSpec.parse({"app": app.name, **way}), (100, 3)[number % 2])
-        if count > 100:
+        if count > 100 or extent == "lateness":
             loop = loop or Loop(app, app.bind())
             loop.reset()
             loop.process(table)

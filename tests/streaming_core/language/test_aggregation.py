@@ -1,9 +1,7 @@
 """Aggregates of windows, declared in the terms of other stream processors, against their definition."""
 
-import math
 from collections import Counter as Counts
 from collections import defaultdict
-from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +25,6 @@ from streaming_core.api import (
 )
 from streaming_core.errors import BadInput
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.oracle.loop import Loop
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 
@@ -106,31 +103,6 @@ def declared(aggregate, extent, early=None, **app):
     return application
 
 
-@pytest.mark.slow
-def test_an_extreme_of_floats_does_not_depend_on_their_order():
-    app = App("extremes")
-    windowed = app.source(Order).key_by("shop").window(tumbling("1m"))
-    windowed.min("price").sink("least")
-    windowed.max("price").sink("greatest")
-    app.generates(lambda *arguments: {})
-    several = [[math.nan, 2.0, -1.0], [0.0, -0.0], [-0.0], [math.nan, math.inf], [math.nan]]
-    cases = [values for some in several for values in permutations(some)]
-    prices = [(b"%d" % case, price) for case, values in enumerate(cases) for price in values]
-    table = pa.table(
-        {name: [0] * len(prices) for name in ("seq", "ts", "item")}
-        | {"seq": range(len(prices)), "shop": [shop for shop, _ in prices], "price": [price for _, price in prices]}
-    ).select(("seq", "ts", "shop", "item", "price"))
-    case, loop = Case(app, app.bind(), table), Loop(app, app.bind())
-    # NaN is greater than every number, and -0.0 counts as 0.0.
-    order = lambda price: (math.isnan(price), price)  # noqa: E731
-    wanted = {(sink, b"%d" % n): str(best(values, key=order) + 0.0)
-              for n, values in enumerate(cases) for sink, best in enumerate((min, max))}  # fmt: skip
-    for outputs in (case.outputs, pa.concat_tables([loop.process(table), loop.finish(len(prices))])):
-        rows = outputs.to_pylist()
-        assert {(row["sink"], row["shop"]): str(row["max" if row["sink"] else "min"]) for row in rows} == wanted
-    case.check(RunSpec.parse({"app": "extremes", "executor": "pinned", "threads": 2, "batch": 7}), 100)
-
-
 def sessions(table, gap):
     """The rows of each session and shop."""
     bursts, latest = defaultdict(list), {}
@@ -146,20 +118,6 @@ def sessions(table, gap):
 def produced(case):
     names = [name for name in case.outputs.column_names if name not in ("seq", "sub")]
     return Counts(tuple(row[name] for name in names) for row in case.outputs.to_pylist())
-
-
-@pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_an_aggregate_of_a_session_covers_its_rows(aggregate):
-    table, app = orders(), declared(aggregate, session("4s"))
-    case = Case(app, app.bind(), table)
-    bursts = sessions(table, 4_000)
-    assert produced(case) == Counts(
-        (rows[-1]["ts"] + 4_000, rows[0]["shop"], *values)
-        for rows in bursts
-        for values in AGGREGATES[aggregate][1](rows)
-    )
-    assert 100 < len(bursts) < EVENTS - 100
-    case.check(RunSpec.parse({"app": "shops", "executor": "pinned", "threads": 2, "batch": 7}), 100)
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -313,20 +271,16 @@ def test_durations_use_the_application_s_unit_of_time():
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).top_k("price", 3), "needs an integer field price"),
         (lambda stream: stream.key_by("ts").window(tumbling("1m")).count(), "count: the key ts has the name of a"),
         (lambda stream: stream.key_by("shop").window(count_window(0)), "the number of rows must be at least 1, or"),
-        (
-            lambda stream: stream.key_by("shop").window(count_window(True)),
-            "rows must be an integer or a text, got True",
-        ),
+        (lambda stream: stream.key_by("shop").window(count_window(True)),
+         "rows must be an integer or a text, got True"),
         (lambda stream: stream.key_by("shop").window(count_window("row")), "unknown parameter 'row' (did you mean"),
         (lambda stream: stream.key_by("shop").window(count_window("free")), "parameter free must be an integer with"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=-1), "early: the number of rows must be at"),
         (lambda stream: stream.key_by("shop").window(count_window(5), early=2), "early does not go with count_window"),
-        (
-            lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
-            "the field name 'rows_so_far' is reserved",
-        ),
+        (lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
+         "the field name 'rows_so_far' is reserved"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_declaration_is_refused(declare, why):
     params = {"rows": Param(3, minimum=1), "free": Param(3)}
     with pytest.raises(BadInput) as refused:

@@ -34,34 +34,31 @@ def complete(app):
     return app.check()
 
 
-def test_only_streams_of_one_record_type_can_be_united():
-    app = App("a")
-    source = app.source(Number)
-    with pytest.raises(BadInput, match="union: all streams must have one record, got Number and Other"):
-        source.union(source.flat_map(same, Other))
+@record
+class Named:
+    key: i64
 
 
-def test_streams_of_two_applications_cannot_be_united():
-    with pytest.raises(BadInput, match="union: app a cannot use a stream of app b"):
-        App("a").source(Number).union(App("b").source(Number))
-
-
-def test_a_function_can_be_only_one_operator():
-    app = App("a")
-    source = app.source(Number)
+def twice(source):
     source.flat_map(same, Number)
-    with pytest.raises(BadInput, match="app a: two operators have the function name same; rename one"):
-        source.flat_map(same, Number)
+    source.flat_map(same, Number)
 
 
-def test_a_state_cannot_have_a_field_named_like_its_key():
-    @record
-    class Named:
-        key: i64
-
-    with pytest.raises(BadInput, match=r"app a: record Named\(key\): the field name 'key' is reserved for the key"):
-        App("a").source(Number).key_by("n").process(count, state=Named, output=Number)
-    App("b").source(Number).process(count, state=Named, output=Number)
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda source: source.union(source.flat_map(same, Other)),
+         "union: all streams must have one record, got Number and Other"),
+        (lambda source: source.union(App("b").source(Number)), "union: app a cannot use a stream of app b"),
+        (twice, "app a: two operators have the function name same; rename one"),
+        (lambda source: source.key_by("n").process(count, state=Named, output=Number),
+         r"app a: record Named\(key\): the field name 'key' is reserved for the key"),
+    ],
+)  # fmt: skip
+def test_streams_that_do_not_fit_are_refused(declare, message):
+    with pytest.raises(BadInput, match=message):
+        declare(App("a").source(Number))
+    App("b").source(Number).process(count, state=Named, output=Number)  # without a key
 
 
 def test_sinks_have_names_and_can_precede_operators():

@@ -1,9 +1,6 @@
 """Invalid windows and failing window operators: their errors; and windows on the command line."""
 
-import json
 import re
-from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -13,7 +10,6 @@ from streaming_core.api import App, Ring, i64, record
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from tests.differential.windows import check_executed
 from tests.streaming_core.language.windowed import Event, Output, Sum, counted, interpreted, pairs, summed
 
 
@@ -100,97 +96,6 @@ def test_both_readers_name_a_failing_operator_with_its_event(make):
     late = table.set_column(1, "ts", pa.array([0, 1, 1 << 62]))
     with pytest.raises(RunFailed, match=r"operator divides, event 2: OverflowError: "):
         make(app, app.bind({})).process(late)
-
-
-def test_the_engine_names_a_failing_operator_with_its_event_and_window():
-    table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 3], "value": [1, 2, 7]})
-    app = counted(update=divides)
-    app.generates(lambda *args: {})
-    why = r"operator divides failed at event 2 in window \[0, 4\): ZeroDivisionError: "
-    for threads in (1, 3, 8):
-        with pytest.raises(RunFailed, match=why):
-            check_executed(app, app.bind({}), table, None, 0, ways=[(threads, 2, 10)])
-
-
-def test_a_failing_operator_is_named_with_its_event():
-    with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_window_refusals.py:\d+"):
-        interpreted(counted(update=divides), [(0, 1, 1), (1, 1, 2), (2, 1, 7)])
-
-
-WRITTEN = '''"""Windows in an application's file."""
-import numpy as np
-
-from streaming_core.api import App, i64, record
-
-app = App("written")
-
-
-@record
-class Event:
-    ts: i64
-    user: i64
-
-
-@record
-class Count:
-    n: i64
-
-
-@record
-class Counted:
-    ts: i64
-    user: i64
-    n: i64
-
-
-def moved(row, out):
-    out.emit(ts=10 if row.ts == 99 else row.ts, user=row.user)
-
-
-def seen(row, window, state, out):
-    state.n += 1
-
-
-def counted(window, state, out):
-    out.emit(ts=window.end, user=window.key.user, n=state.n)
-
-
-windows = app.source(Event).flat_map(moved, Event).window(advance=10, size=30).key_by("user")
-windows.apply(state=Count, update=seen, result=counted, output=Counted).sink()
-
-
-@app.generates
-def events(params, seed, start, stop):
-    return {"ts": np.arange(start, stop), "user": np.arange(start, stop) % 3}
-'''
-
-
-@pytest.mark.slow
-def test_commands_run_windows(package, command, tmp_path, monkeypatch):
-    (package / "written.py").write_text(WRITTEN)
-    monkeypatch.chdir(tmp_path)
-    assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
-    code, stdout, _ = command("oracle", "written", "--input", "w", "--out", "o")
-    first, _, last = stdout.strip().split(", ")
-    assert (code, first, last) == (0, "o: 36 outputs", "1 events too late for every window")  # 12 windows, three users
-    expected = Counter((10 * at + 30, n % 3) for n in range(99) for at in range(n // 10 - 2, n // 10 + 1))
-    outputs = pa.parquet.read_table("o/outputs").to_pylist()
-    assert {(row["ts"], row["user"]): row["n"] for row in outputs} == expected
-    assert [row["ts"] for row in outputs] == sorted(row["ts"] for row in outputs)
-    assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
-    assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
-    for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1, "--seconds", 0))):
-        assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
-        code, stdout, _ = command("diff", out, "o")
-        assert (code, stdout.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
-    assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
-    for options, why in (
-        (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned, spark"),
-        (("--executor", "pinned", "--channel", "merge_sort"),
-         "application written has windows: pinned runs it with channel gate"),
-    ):  # fmt: skip
-        assert command("run", "written", "--input", "w", "--out", "x", *options) == (2, "", f"streaming-core: {why}\n")
-    assert not (tmp_path / "x").exists()
 
 
 def test_an_operator_of_two_streams_cannot_run_alone():

@@ -13,14 +13,10 @@ LOCK = Path(__file__).parents[3] / "requirements.lock"
 
 CHECKED = "0.68.1"
 OVERRIDDEN = {
-    emission._Linked: {
-        "_optimize_functions",
-        "_optimize_final_module",
-        "_finalize_specific",
-        "get_pointer_to_function",
-    },
+    emission._Linked: {"_optimize_functions", "_optimize_final_module", "_finalize_specific",
+     "get_pointer_to_function"},
     emission._Linking: {"_library_class", "_add_module", "set_env"},
-}
+}  # fmt: skip
 UPGRADE = f"""\
 streaming_core/machine_code/emission.py overrides private hooks of numba and was checked against numba {CHECKED}.
 For another version:

@@ -152,42 +152,21 @@ def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
         position, daily, balance = "position", "daily", "balance"
         dispatched = {position: 0.99, daily: 0.005, balance: 0.005}
         none = {default: 0.0}
+        accident = ("accident_detect", default, none)
+        both = (accident, ("dispatcher", position, none))
+        counts = (("count_vehicle", default, one), ("last_average_speed", default, one))
+        reports = (("dispatcher", position, one), *counts)
+        answers = ("accident_notify", "toll_notify", "daily_expense", "account_balance")
         rest = [
             operator("dispatcher", "stateless", 500.0, 100.0, ("parser", default, dispatched)),
             operator("average_speed", "partitioned", 800.0, 100.0, ("dispatcher", position, one)),
             operator("last_average_speed", "partitioned", 700.0, 60.0, ("average_speed", default, one)),
             operator("accident_detect", "partitioned", 900.0, 100.0, ("dispatcher", position, none)),
             operator("count_vehicle", "partitioned", 700.0, 100.0, ("dispatcher", position, one)),
-            operator(
-                "accident_notify",
-                "partitioned",
-                500.0,
-                100.0,
-                ("accident_detect", default, none),
-                ("dispatcher", position, none),
-            ),
-            operator(
-                "toll_notify",
-                "partitioned",
-                1000.0,
-                100.0,
-                ("accident_detect", default, none),
-                ("dispatcher", position, one),
-                ("count_vehicle", default, one),
-                ("last_average_speed", default, one),
-            ),
+            operator("accident_notify", "partitioned", 500.0, 100.0, *both),
+            operator("toll_notify", "partitioned", 1000.0, 100.0, accident, *reports),
             operator("daily_expense", "partitioned", 1500.0, 60.0, ("dispatcher", daily, none)),
             operator("account_balance", "partitioned", 900.0, 60.0, ("dispatcher", balance, none)),
-            operator(
-                "sink",
-                "sink",
-                100.0,
-                60.0,
-                ("accident_notify", default, one),
-                ("toll_notify", default, one),
-                ("daily_expense", default, one),
-                ("account_balance", default, one),
-                most=4096,
-            ),
+            operator("sink", "sink", 100.0, 60.0, *((answer, default, one) for answer in answers), most=4096),
         ]
     return Graph(app=name, clock_ghz=clock_ghz, operators=[*first, *rest])

@@ -49,10 +49,8 @@ def taking(operator, **fields):
         ([SOURCE, changed(SOURCE, name="b"), SINK], "the first operator, and no other, must be the source"),
         ([SOURCE, SINK, WORK], "sink: its producer work must come before it"),
         ([SOURCE, taking(WORK, stream="x"), SINK], "work: its producer source has no stream x"),
-        (
-            [SOURCE, WORK, SINK, changed(taking(WORK, producer="sink"), name="b")],
-            "b: its producer sink has no stream default",
-        ),
+        ([SOURCE, WORK, SINK, changed(taking(WORK, producer="sink"), name="b")],
+         "b: its producer sink has no stream default"),
         ([SOURCE, taking(WORK, producer=None), SINK], "a source must have one input with producer null"),
         ([changed(SOURCE, inputs=SOURCE["inputs"] * 2), WORK, SINK], "a source must have one input"),
         ([SOURCE, changed(WORK, inputs=[]), SINK], "operators.1.inputs must have at least 1 item"),
@@ -60,17 +58,15 @@ def taking(operator, **fields):
         ([SOURCE, changed(WORK, most=0), SINK], "operators.1.most"),
         ([SOURCE, changed(WORK, kind="transaction"), SINK], "operators.1.kind"),
         ([SOURCE, taking(WORK, weights=[1.0]), SINK], "weights must be 4096 numbers, at least one of them positive"),
-        (
-            [SOURCE, taking(WORK, weights=[0.0] * GROUPS), SINK],
-            "weights must be 4096 numbers, at least one of them positive",
-        ),
+        ([SOURCE, taking(WORK, weights=[0.0] * GROUPS), SINK],
+         "weights must be 4096 numbers, at least one of them positive"),
         ([SOURCE, WORK, taking(SINK, weights=[1.0] * GROUPS)], "a sink operator has no keys"),
         ([SOURCE, taking(WORK, read_ns=1), SINK], "read_ns and read_bytes are only for windowed operators"),
         ([SOURCE, taking(WORK, ns=-1), SINK], "operators.1.inputs.0.ns must be at least 0"),
         ([SOURCE, taking(WORK, selectivity={"default": -1}), SINK], "operators.1.inputs.0.selectivity.default"),
         ([SOURCE, taking(WORK, cost=1), SINK], "unknown field operators.1.inputs.0.cost"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_graph_is_refused_in_one_line(tmp_path, operators, message):
     with pytest.raises(BadInput) as refused:
         read(tmp_path, *operators)

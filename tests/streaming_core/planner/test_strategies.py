@@ -74,18 +74,6 @@ def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     assert scaled.outcome.value == pytest.approx(5e5)
 
 
-@pytest.mark.slow
-def test_papers_search_lowers_the_ingress_when_replicas_share_cores():
-    machine = Machine.of_threads(2, 50.0)
-    placement = plan("rlas", drawn.paper("wc"), machine)
-    assert is_placed(placement)
-    assert (
-        0
-        < placement.estimate.sustained.ingress
-        <= plan("balanced", drawn.paper("wc"), machine).estimate.sustained.ingress
-    )
-
-
 def test_balanced_is_at_least_as_good_as_the_papers_algorithm():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
@@ -158,20 +146,14 @@ def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
     ("strategy", "machine", "message"),
     [
         ("best", Machine.of_threads(2), "unknown strategy 'best'; known: balanced, rlas, rlas_fix_l, "),
-        (
-            "balanced",
-            Machine(name="tiny", cores=[2], latency=[[0.0]]),
-            "machine tiny has no room for wc: 5 operators need 5 places, but it has 2",
-        ),
+        ("balanced", Machine(name="tiny", cores=[2], latency=[[0.0]]),
+         "machine tiny has no room for wc: 5 operators need 5 places, but it has 2"),
         ("rlas", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
         ("random", Machine(name="tiny", cores=[2], latency=[[0.0]]), "tiny has no room for wc"),
-        (
-            "exhaustive",
-            Machine.named("server_a"),
-            "strategy exhaustive can try at most 300000 plans, but up to 144 replicas have more",
-        ),
+        ("exhaustive", Machine.named("server_a"),
+         "strategy exhaustive can try at most 300000 plans, but up to 144 replicas have more"),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
         plan(strategy, drawn.paper("wc"), machine)

@@ -90,11 +90,7 @@ def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, wi
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("diff", "run", "oracle"),
-        ("--help",),
-        ("describe", "lr", "--json"),
-    ],
+    [("diff", "run", "oracle"), ("--help",), ("describe", "lr", "--json")],
     ids=lambda arguments: arguments[0],
 )
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
@@ -138,8 +134,7 @@ def test_exit_code_is_right_when_stderr_is_full(workspace):
         ("replay", LONG),
         ("replay", "recording", "--out", LONG),
         pytest.param(
-            ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG),
-            marks=pytest.mark.slow,
+            ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG), marks=pytest.mark.slow
         ),
     ],
     ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",

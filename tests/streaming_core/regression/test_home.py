@@ -10,22 +10,8 @@ from streaming_core.storage import below
 
 RUN_ID = "20260101T000000Z-00000000"
 ELSEWHERE = [
-    "..",
-    ".",
-    "",
-    "/etc",
-    "../x",
-    "a/b",
-    "a/../../b",
-    "..\\x",
-    ".hidden",
-    "-rf",
-    "a b",
-    "a\n",
-    "$(id)",
-    "\0",
-    "ü",
-]
+    "..", ".", "", "/etc", "../x", "a/b", "a/../../b", "..\\x", ".hidden", "-rf", "a b", "a\n", "$(id)", "\0", "ü",
+]  # fmt: skip
 PLACES = {
     "workload": lambda home, name: home.workload("wc", name),
     "workload of": lambda home, name: home.workload(name, "address"),

@@ -60,13 +60,7 @@ def passes(*digests: str) -> list[dict]:
         (BOUND, [check("not_comparable", different=3)], "ab", "not_comparable", "outputs: 3 different"),
         (BOUND, [check("different", different=3)], "", "not_comparable", "outputs: 3 different"),
         (BOUND, [], "", "not_run", "no result was compared"),
-        (
-            BOUND | {"status": "not_run"},
-            [check("not_comparable")],
-            "",
-            "not_run",
-            "no result was compared",
-        ),
+        (BOUND | {"status": "not_run"}, [check("not_comparable")], "", "not_run", "no result was compared"),
         # Other words do not make a result right.
         (CELL, [check("not_comparable")], "", "not_run", "not all checks found the results equal"),
         (CELL, [check("equal"), check("splendid")], "", "not_run", "not all checks found the results equal"),

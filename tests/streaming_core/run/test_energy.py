@@ -93,17 +93,13 @@ def test_a_vanished_counter_gives_no_figure(root):
     [
         (lambda root: None, "this machine has no energy counters"),
         (lambda root: zone(root, "intel-rapl:0", "psys"), "this machine has no energy counters"),
-        (
-            lambda root: zone(root, "intel-rapl:0", "package-0").write_text("many"),
-            "cannot read the energy counters: invalid literal",
-        ),
+        (lambda root: zone(root, "intel-rapl:0", "package-0").write_text("many"),
+         "cannot read the energy counters: invalid literal"),
         (lambda root: (root / "intel-rapl:0").mkdir(parents=True), "cannot read the energy counters: No such file"),
-        (
-            lambda root: zone(root, "intel-rapl:0", "package-0").unlink(),
-            "cannot read the energy counters: No such file",
-        ),
+        (lambda root: zone(root, "intel-rapl:0", "package-0").unlink(),
+         "cannot read the energy counters: No such file"),
     ],
-)
+)  # fmt: skip
 def test_unreadable_counters_give_a_reason(root, make, why):
     make(root)
     meter = Meter(root)

@@ -124,22 +124,6 @@ def test_the_first_operator_records_the_events(command, workspace, tmp_path, app
     assert (code, report["rows_in"], report["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
 
 
-def test_windows_are_recorded_and_replayed(command, tmp_path):
-    ours, theirs, file = tmp_path / "ours", tmp_path / "theirs", tmp_path / "schedule.json"
-    workload.write("wordcount", {"vocabulary": 20, "advance": 2000, "size": 5000}, 300, 1, tmp_path / "w")
-    file.write_text('[{"event": 50, "owners": {"count": 1}}]')  # as for a run: count itself is not run
-    arguments = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
-    assert command("record", *arguments, ours, "--threads", 2, "--schedule", file)[0] == 0
-    assert command("oracle", *arguments, theirs)[0] == 0
-    assert command("diff", ours, theirs)[:2] == (0, "equal: 300 input rows of operator count\n")
-    code, shown, _ = command("replay", ours, "--out", tmp_path / "out", "--repetitions", 1)
-    assert (code, shown.partition(", ")[0]) == (0, "count of wordcount (windowed): 300 rows in")
-    assert shown.endswith("equal to the oracle's replay\n")
-    # count is the only operator, so its outputs are the application's.
-    manifest = oracle.run(tmp_path / "w", tmp_path / "o")
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == manifest["output_digest"]
-
-
 def test_an_operator_of_all_sources_records_the_events(command, tmp_path):
     params = {"keys": 3, "size": 2_001, "domain": 50}
     manifest = workload.write("scalejoin", params, 300, 1, tmp_path / "w")

@@ -29,38 +29,6 @@ RUN_ID = "20260101T000000Z-00000000"
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
 
-def ways(**request) -> list[tuple]:
-    cells = RegressionSpec(applications=["sl"], threads=[2], **request).cells(KINDS)
-    return [(cell.scheme, cell.pool, cell.stealing) for cell in cells]
-
-
-def test_pools_require_a_scheme_that_takes_chains_from_a_pool():
-    assert ways(schemes=["owners", "tstream", "auto"]) == [
-        ("owners", None, False),
-        ("tstream", "shared_nothing", False),
-        ("auto", None, False),
-    ]
-    assert ways(schemes=["serial", "tstream"], pools=["shared_per_socket", "shared_nothing"]) == [
-        ("serial", None, False),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_nothing", False),
-    ]
-    wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
-    assert {cell.option("pool") for cell in wc} == {None}
-
-
-def test_shared_pools_run_with_and_without_stealing():
-    pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
-    assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
-        ("tstream", "shared_nothing", False),
-        ("tstream", "shared_everything", False),
-        ("tstream", "shared_everything", True),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_per_socket", True),
-        ("lock", None, False),
-    ]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -92,35 +60,10 @@ def test_an_invalid_request_is_refused_in_one_line(fields, message):
     assert "\n" not in str(refused.value)
 
 
-def test_every_way_of_a_regression_has_its_own_strategy():
-    pools = ["shared_nothing", "shared_everything", "shared_per_socket"]
-    cells = RegressionSpec(applications=["sl", "wc"], threads=[1, 2], pools=pools, stealing=True).cells(KINDS)
-    assert set(Counter((cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells).values()) == {1}
-    assert len({cell.cell for cell in cells}) == len(cells)
-
-
 def test_by_default_an_executor_has_one_way_and_transactional_the_published_scheme_too():
     strategies = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
     ways = [("transactional", "owners"), ("transactional", "tstream"), ("pooled", "affinity"), ("pinned", "gate")]
     assert strategies == [way for way in ways for _ in (1, 2)]
-
-
-def test_an_axis_concerns_the_executors_that_have_it():
-    request = RegressionSpec(
-        applications=["wc", "sl"],
-        schemes=["serial"],
-        heuristics=["lp", "ct"],
-        queues=["lanes", "shared"],
-        reorders=["lock"],
-        channels=["merge_sort", "shared_ring"],
-        plans=["replicated"],
-        threads=[2],
-        batches=[256, 7],
-    )
-    strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "shared_ring", "serial"]
-    assert [cell.strategy for cell in request.cells(KINDS)] == [
-        name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
-    ]
 
 
 def some(values):
@@ -179,10 +122,10 @@ def test_unsupported_ways_are_left_out_and_listed():
         ("tp", "no_lock", "total"),
     ]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
-        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"],
+        ["q1.pinned.shared_ring.t1", "q1.pinned.shared_ring.t2"]
     ]
     assert matrix.omissions({"left_out": left_out}) == [
-        "application q1 runs in total order only: it does not say what agrees without order (2 cells)",
+        "application q1 runs in total order only: it does not say what agrees without order (2 cells)"
     ]
     assert matrix.omissions({}) == []  # a run without its plan
 

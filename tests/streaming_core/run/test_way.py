@@ -32,62 +32,24 @@ ROOT = Path(__file__).parents[3]
 # Cells, and their specs from before executors were classes.
 WRITTEN = {
     "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional"},
-    "sl.transactional.serial.t2.dd6f87dc": {
-        "app": "sl",
-        "executor": "transactional",
-        "scheme": "serial",
-        "threads": 2,
-        "sink": "parquet",
-        "repetitions": 3,
-    },
-    "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {
-        "app": "gs",
-        "executor": "transactional",
-        "scheme": "tstream",
-        "pool": "shared_everything",
-        "stealing": True,
-        "threads": 4,
-        "punctuation": 100,
-        "checkpoint": 3,
-        "batch": 64,
-        "idle": "park",
-        "pin": True,
-    },
-    "tp.transactional.no_lock.t8.712d567d": {
-        "app": "tp",
-        "executor": "transactional",
-        "scheme": "no_lock",
-        "threads": 8,
-        "params": {"n_roads": 3},
-        "rate": 1000.0,
-    },
-    "wc.pooled.affinity.t2.29adb3c2": {
-        "app": "wc",
-        "executor": "pooled",
-        "threads": 2,
-        "sink": "parquet",
-        "repetitions": 3,
-    },
-    "wc.pooled.lp-shared-lock-batch7.t1.894f9d4c": {
-        "app": "wc",
-        "executor": "pooled",
-        "heuristic": "lp",
-        "queue": "shared",
-        "reorder": "lock",
-        "batch": 7,
-        "punctuation": 7,
-    },
-    "fd.pinned.gate.t2.ee11e691": {
-        "app": "fd",
-        "executor": "pinned",
-        "threads": 2,
-        "plan": {"source": [0], "predict": [0, 1]},
-    },
+    "sl.transactional.serial.t2.dd6f87dc": {"app": "sl", "executor": "transactional", "scheme": "serial", "threads": 2,
+     "sink": "parquet", "repetitions": 3},
+    "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {"app": "gs",
+     "executor": "transactional", "scheme": "tstream", "pool": "shared_everything", "stealing": True, "threads": 4,
+     "punctuation": 100, "checkpoint": 3, "batch": 64, "idle": "park", "pin": True},
+    "tp.transactional.no_lock.t8.712d567d": {"app": "tp", "executor": "transactional", "scheme": "no_lock",
+     "threads": 8, "params": {"n_roads": 3}, "rate": 1000.0},
+    "wc.pooled.affinity.t2.29adb3c2": {"app": "wc", "executor": "pooled", "threads": 2, "sink": "parquet",
+     "repetitions": 3},
+    "wc.pooled.lp-shared-lock-batch7.t1.894f9d4c": {"app": "wc", "executor": "pooled", "heuristic": "lp",
+     "queue": "shared", "reorder": "lock", "batch": 7, "punctuation": 7},
+    "fd.pinned.gate.t2.ee11e691": {"app": "fd", "executor": "pinned", "threads": 2,
+     "plan": {"source": [0], "predict": [0, 1]}},
     "wc.pinned.shared_ring.t2.73e8451a": {"app": "wc", "executor": "pinned", "channel": "shared_ring", "threads": 2},
     "wc.morsel.morsel-none.t2.36f9c596": {"app": "wc", "executor": "morsel", "order": "none", "threads": 2},
     "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
     "wc.spark.spark.t2.2318af55": {"app": "wc", "executor": "spark", "threads": 2},
-}
+}  # fmt: skip
 # The flat JSON of two of them from old files.
 FLAT = {
     "sl.transactional.serial.t2.dd6f87dc": """{"app": "sl", "params": {}, "executor": "transactional", "threads": 2,
@@ -220,26 +182,10 @@ def test_a_cell_is_recognised_from_its_raw_row():
 def test_every_option_is_available_everywhere():
     assert RUN.keys() == SPEC_FIELDS.keys() - {"app", "params"}
     assert set(RECORD) == {
-        "executor",
-        "threads",
-        "batch",
-        "pin",
-        "idle",
-        "heuristic",
-        "queue",
-        "reorder",
-        "partitioning",
-        "partitions",
-        "slice",
-        "throughput_window",
-        "channel",
-        "plan",
-        "linger",
-        "schedule",
-        "controller",
-        "thresholds",
+        "executor", "threads", "batch", "pin", "idle", "heuristic", "queue", "reorder", "partitioning", "partitions",
+        "slice", "throughput_window", "channel", "plan", "linger", "schedule", "controller", "thresholds",
         "parallelism",
-    }
+    }  # fmt: skip
     assert set(FIELD_OPTIONS.values()) == OPTION_EXECUTORS.keys() - {"schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= FIELD_OPTIONS.keys()
     assert all(executor.placement for executor in EXECUTORS.values())
