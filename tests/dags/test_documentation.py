@@ -13,7 +13,6 @@ import requests
 import uvicorn
 
 from infra import checkout
-from streaming_core.regression.project import TITLE
 from tests.infra.site.test_site import PAGE, search
 from tests.support.browser import Browser
 from tests.support.waiting import wait_for
@@ -56,16 +55,3 @@ def test_search_and_back_link_work_under_the_content_policy(airflow):
         back = "document.querySelector('.md-banner a')"
         assert browser.ask(f"getComputedStyle({back}.closest('.md-banner')).display") == "block"
         assert browser.ask(f"{back}.pathname") == "/lockstep/index.html"
-
-
-def test_airflow_menu_links_to_the_documentation(airflow):
-    address, token = airflow
-    with Browser() as browser:
-        browser.call("Network.setCookie", name="_token", value=token, url=address)
-        browser.go(f"{address}/")
-        button = "Array.from(document.querySelectorAll('nav button, [data-testid=nav-sidebar] button'))"
-        browser.click(f"{button}.find(one => one.innerText.includes('Docs'))")
-        link = "document.querySelector('a[href$=\"/plugin/lockstep_docs\"]')"
-        assert browser.wait(f"{link}?.innerText") == f"{TITLE} documentation"
-        browser.go(browser.ask(f"{link}.href"))
-        browser.wait("frames.length && frames[0].document.querySelector('h1')?.innerText.startsWith('Lockstep')")

@@ -188,11 +188,6 @@ def local(monkeypatch, engine):
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}))
 
 
-def test_connection_type_selects_the_kind_of_host(ssh, local, home):
-    assert isinstance(Host.of("node", home), SshHost)
-    assert isinstance(Host.of("here", home), LocalHost)
-
-
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
@@ -306,15 +301,6 @@ def test_unreachable_host_is_lost_and_its_engine_runs_until_the_lease_ends(ssh, 
     assert next_attempt(attempt.parent) == attempt, "the next try is about the same attempt"
     for shell in ssh.shells:
         shell.kill()
-
-
-def test_local_run_with_a_killed_driver_is_lost(local, home, attempt):
-    running = Running(Host.of("here", home), attempt, [])
-    engine_of(attempt)
-    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
-    os.kill(process["watcher"]["pid"], 9)
-    assert running.result() == LOST
-    wait_for(lambda: not alive(process["pid"]), PATIENCE)
 
 
 def test_vanished_run_is_lost_and_its_retry_is_a_new_attempt(ssh, home, attempt):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from socket import gethostname
 
@@ -14,7 +13,7 @@ from dags.lib.gate import connections_of
 from dags.lib.pairs import measure
 from infra.services import build, measurement, pairs
 from infra.services.build import Build
-from infra.services.pairs import Budget, Request
+from infra.services.pairs import Request
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.infra.services import measured_run
@@ -105,14 +104,6 @@ def test_real_engine_runs_from_both_wheels(home, cells, connect):
     assert row.get("error") is None
     assert row["baseline_digest"] == row["build_digest"]
     assert 0 < min(row["baseline_seconds"], row["build_seconds"]) < 0.001, "one pair, because its passes are too short"
-
-
-@pytest.mark.slow
-def test_timeout_on_the_host_leaves_no_partial_cell(home, cells, connect):
-    run_id, (cell, _) = cells
-    budget = Budget(time.monotonic() + 1.0, "time ended")
-    (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None, budget)
-    assert (row["pair"], row["error"]) == (measurement.UNMEASURED, "time ended")
 
 
 @pytest.mark.slow

@@ -194,15 +194,6 @@ def test_run_can_be_compared_with_any_earlier_run(get):
         assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
 
 
-def test_bearer_token_is_a_login(server, token):
-    server.cookies.clear()
-    assert server.get("/lockstep/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
-
-
-def test_first_line_of_the_page_is_the_sentence_of_the_run(get):
-    assert "7 of 10 cells equal the oracle; gs/owners/t2 failed" in get("/lockstep/").text
-
-
 # Encoded, because clients resolve plain dots themselves.
 OUTSIDE = [
     "%2e%2e/secret.html",

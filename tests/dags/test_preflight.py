@@ -10,21 +10,13 @@ import sys
 import threading
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib.hosts import Host, HostLost, preflight
 from infra.services import build, machine, wheel
-from infra.services.build import Build
 from infra.services.preflight import DISK_BYTES, MEMORY_BYTES, judge
-from reports.history import History
-from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
-from streaming_core.storage import write_json
-from tests.dags.test_hosts import Running
-from tests.dags.test_plan import planned
 from tests.infra.cli.conftest import lockstep
 from tests.support.sshd import Sshd
 
@@ -98,17 +90,6 @@ def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
     here, node = preflight("here", home), preflight("node", home)
     for fact in ("reason", "machine", "cpu", "cores", "nodes", "governor", "isolated", "python"):
         assert getattr(here, fact) == getattr(node, fact), fact
-
-
-@pytest.mark.slow
-def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
-    monkeypatch.setattr(build, "checkout", lambda: Build("abc1234-shipped", build.ROOT))
-    workload.write("wc", {}, 200, 7, home.workload("wc", "w"))
-    attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
-    write_json(attempt / "spec.json", {"app": "wc", "executor": "pooled", "threads": 1, "repetitions": 0})
-    outcome = Running(Host.of("node", home), attempt, [], workload=home.workload("wc", "w")).result()
-    assert outcome == 0, outcome
-    assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
 
 
 @pytest.mark.slow
@@ -300,17 +281,3 @@ def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
 def test_command_refuses_an_unknown_connection_in_one_line(command):
     line = "lockstep: hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
     assert command("nosuch") == (2, "", line)
-
-
-@pytest.mark.slow
-def test_run_on_an_unfit_host_is_refused_with_a_reason_on_its_page(lockstep_home, connect):
-    connect(lockstep_home="/nowhere")
-    with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
-        planned({"hosts": ["node"], "events": 700})
-    run = History(lockstep_home).latest()
-    assert run.refused
-    (one,) = preflights_of(lockstep_home, run.run_id)
-    assert "it does not share LOCKSTEP_HOME" in one.reason
-    page = (lockstep_home.reports / run.run_id / "index.html").read_text()
-    assert "it does not share LOCKSTEP_HOME" in page
-    assert 'id="hosts"' in page

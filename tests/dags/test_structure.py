@@ -260,15 +260,3 @@ def test_dag_files_import_only_public_airflow_modules():
             if isinstance(node, ast.ImportFrom) and node.module.startswith("airflow"):
                 assert node.module == "airflow.sdk" or node.module.startswith("airflow.providers."), path.name
             assert not isinstance(node, ast.Import), f"{path.name} is wiring only"
-
-
-@pytest.mark.slow
-def test_airflow_stays_in_dags_and_infra_airflow():
-    for folder in ("streaming_core", "jobs", "expectations", "infra"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if path.is_relative_to(ROOT / "infra" / "airflow"):
-                continue
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                assert not [name for name in names if name.split(".")[0] == "airflow"], path

@@ -29,14 +29,6 @@ def lockstep_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("field", "value"), [("hosts", ["nowhere"]), ("spark", "nowhere")])
-def test_missing_connection_is_reported_before_anything_runs(dag, lockstep_home, field, value):
-    assert dag.test(run_conf=DEFAULTS | {"applications": ["wc"], field: value}).state == DagRunState.FAILED
-    sentence = f"Refused: {field}: Airflow has no connection 'nowhere'; add it under Admin, Connections"
-    assert History(lockstep_home).latest().sentence == sentence
-
-
-@pytest.mark.slow
 def test_refused_request_is_a_red_run_with_the_reason_on_its_page(dag, lockstep_home):
     conf = DEFAULTS | {"applications": ["nosuch"], "threads": ["2", 1]}
     run = dag.test(run_conf=conf)

@@ -389,18 +389,6 @@ def test_invalid_param_of_any_dag_is_refused_in_one_line(airflow, dag, conf, lin
 
 
 @pytest.mark.slow
-def test_stopped_run_and_waiting_run_are_red(airflow):
-    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "repetitions": 1}
-    runs = [airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"] for _ in range(2)]
-    wait_for(lambda: airflow.tasks(runs[0])["plan_matrix", -1] in ("running", "success"), PATIENCE)
-    for run in reversed(runs):
-        airflow.call(f"{RUNS}/{run}", "PATCH", {"state": "failed"})
-    for run in runs:
-        assert wait_for(lambda run=run: _ended(airflow, run), PATIENCE) == "failed"
-        assert airflow.tasks(run)["verdict", -1] == "failed"
-
-
-@pytest.mark.slow
 def test_stopped_task_ends_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [4], "events": 2000, "repetitions": 1}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
@@ -441,14 +429,6 @@ def test_no_command_line_has_a_secret_during_a_run(airflow):
     assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
 
 
-@pytest.mark.slow
-def test_unreachable_host_is_reported_without_its_password(airflow):
-    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "hosts": ["node"]}
-    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
-    assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
-    assert "host node cannot run cells" in airflow.call("/lockstep/runs.html", raw=True)
-
-
 def test_secrets_are_only_in_their_private_files(airflow):
     """Neither in logs, pages, plans and results, nor in Airflow's XComs, rendered fields, confs and events."""
     secrets = _secrets(airflow)
@@ -467,11 +447,6 @@ def test_secrets_are_only_in_their_private_files(airflow):
     assert Path(airflow.environment["AIRFLOW_HOME"]).stat().st_mode & 0o077 == 0
 
 
-def test_pages_require_the_login(airflow):
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(airflow.url + "/lockstep/")
-
-
 def test_every_process_listens_on_loopback_and_ends_with_the_stop(airflow):
     # Some of Airflow's processes rename themselves, which wipes out their environment: the family tree finds them.
     family = psutil.Process(airflow.process.pid).children(recursive=True)
@@ -481,15 +456,6 @@ def test_every_process_listens_on_loopback_and_ends_with_the_stop(airflow):
     assert airflow.process.wait(120) == 0
     assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
     assert [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]] == []
-
-
-@pytest.mark.slow
-def test_killed_ui_ends_its_airflow(airflow, copied):
-    again = Airflow(airflow.environment, free_port(), copied)
-    family = psutil.Process(again.process.pid).children(recursive=True)
-    again.process.kill()
-    again.process.wait()
-    wait_for(lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE], PATIENCE)
 
 
 def started(airflow: Airflow, browser: Browser, dag: str) -> str:

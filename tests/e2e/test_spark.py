@@ -186,43 +186,6 @@ def test_run_on_an_external_server_with_a_token_is_green(processes, world, begin
 # --- a standalone cluster ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster(processes) -> tuple[dict, list[subprocess.Popen]]:
-    """A master with two workers; returns the connection and the workers."""
-    port = free_port()
-    address = ("--host", "127.0.0.1", "--webui-port", "0")
-    processes.start("master", "spark-class", "org.apache.spark.deploy.master.Master", "--port", str(port), *address)
-    processes.await_line("master", "New state: ALIVE")
-    workers = []
-    for name in ("one", "two"):
-        worker = ("spark-class", "org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "1g", *address)
-        folder = ("--work-dir", str(processes.folder / name))
-        workers.append(processes.start(name, *worker, *folder, f"spark://127.0.0.1:{port}"))
-        processes.await_line(name, "Successfully registered with master")
-    extra = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
-    return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": port, "extra": extra}, workers
-
-
-def test_run_on_a_standalone_cluster_is_green_and_uses_both_workers(processes, begin, cluster):
-    connection, _ = cluster
-    result_of(begin(connection, "--events", "3000"))
-    for name in ("one", "two"):
-        assert list((processes.folder / name).glob("app-*/*/stderr")), f"worker {name} had no executor"
-
-
-def test_worker_death_during_a_stage_does_not_turn_the_run_red(world, begin, cluster):
-    connection, workers = cluster
-    run = begin(connection, *LONG, "--seed", "7")
-    # A Python worker below the executor: a task of ours is at work.
-    wait_for(lambda: run.poll() is not None or python_workers(workers[0].pid), PATIENCE)
-    assert run.poll() is None, run.communicate()
-    worker = psutil.Process(workers[0].pid)
-    for process in [*worker.children(recursive=True), worker]:
-        process.kill()
-    run_id = result_of(run)["run_id"]
-    assert "Lost executor" in log_of(world, run_id)
-
-
 def python_workers(pid: int) -> list[psutil.Process]:
     """The Python processes that execute tasks below a process: forks of pyspark's daemon."""
     workers = []

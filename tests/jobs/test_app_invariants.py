@@ -625,17 +625,6 @@ def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     assert [key for key in broken if key[0] >= len(WRONG)] == []
 
 
-def test_violating_rows_can_be_shown(spark, right, tmp_path):
-    app, events, result = right["sl"]
-    rows = result.output_table().to_pylist()
-    rows[0]["ok"] = False
-    outputs = pa.Table.from_pylist(rows, result.output_table().schema)
-    views = write(tmp_path / "x", events, outputs, result.state_tables())
-    label = "all deposits are accepted, and a transfer exactly when its sources suffice"
-    (held,) = find(spark, [(0, label, app.invariants[label])], {0: views}).values()
-    assert held.rows[0]["seq"] == 0
-
-
 def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_path):
     """Two applications may share the SQL of an invariant. Column names and types belong to the subject."""
     queries, views = [], {}

@@ -63,14 +63,6 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
 
 
 @pytest.mark.slow
-def test_failed_operator_is_the_reason_and_no_files_are_left(spark, tmp_path):
-    drawn = Drawn.of("failing", 0, tmp_path)
-    assert drawn.outputs is None, "choose another number"
-    with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):
-        cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, 10))
 def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
     for number in range(first, first + 10):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -298,10 +297,6 @@ def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separat
     assert [row["ts"] for row in rows(out, orders)] == [i for i in range(1000) if i != 4]
 
 
-# What a value is in a file, and what the event has.
-TEXTS = [b"a\r\nb", b"a\nb", b"a\rb", b" spaced ", b"", b"\xef\xbb\xbf", b"\x00", b"\xc2\x85\xe2\x80\xa8", b'""']
-
-
 @pytest.mark.slow
 def test_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "out"
@@ -332,16 +327,6 @@ def test_parquet_samples_are_the_values_of_the_row(orders, spark, tmp_path):
     (sample,) = one["samples"]
     assert json.loads(sample["text"])["size"] == "256"
     assert (sample["row"], sample["line"], sample["is_cut"]) == (2, None, False)
-
-
-@pytest.mark.slow
-def test_csv_texts_are_kept_byte_for_byte(orders, spark, tmp_path):
-    file, out = tmp_path / "orders.csv", tmp_path / "w"
-    quoted = [b'"' + text.replace(b'"', b'""') + b'"' for text in TEXTS]
-    lines = [b'%d,7,1,1,%b,"[1,2]"' % (i, text) for i, text in enumerate(quoted)]
-    file.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([",".join(FIELDS).encode(), *lines]))
-    assert imported(spark, orders, out, file)["imported"]["aside"] == []
-    assert [row["name"] for row in rows(out, orders)] == TEXTS
 
 
 @pytest.mark.slow
@@ -451,17 +436,6 @@ def test_application_without_ts_keeps_the_order_of_its_events(package, spark, tm
     assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
 
 
-@pytest.mark.slow
-def test_application_with_disordered_time_keeps_the_order_of_its_events(package, spark, tmp_path):
-    text = HEAD.replace("orders", "late").replace("app.source(Order)", 'app.source(Order, delay="5s")')
-    (package / "late.py").write_text(text)
-    app, file = registry.load("late"), tmp_path / "late.csv"
-    assert app.delay == 5000
-    file.write_text(csv_of([GOOD | {"ts": str(ts)} for ts in (7, 90_000, 3)]))
-    imported(spark, app, tmp_path / "w", file)
-    assert [row["ts"] for row in rows(tmp_path / "w", app)] == [7, 90_000, 3]
-
-
 REFUSED = [
     ({"a.csv": csv_of([GOOD])}, ["nosuch.csv"], {}, "{0}/nosuch.csv does not exist"),
     ({"in/.hidden": ""}, ["in"], {}, "folder {0}/in has no files"),
@@ -555,16 +529,6 @@ app.generates(events, events, events)
 '''
 
 
-def streams_of(app: App, table: pa.Table) -> list[pa.Table]:
-    """The rows of each stream of a workload, with the columns of its record."""
-    assert app.streams is not None
-    streams = []
-    for number, columns in enumerate(app.streams.columns):
-        rows = table.filter(pc.equal(table["stream"], number))
-        streams.append(pa.table({field: rows[column] for field, column in columns.items()}))
-    return streams
-
-
 def written(table: pa.Table, file: Path) -> None:
     """The table as a file of the kind that its name says."""
     if file.suffix == ".parquet":
@@ -573,27 +537,6 @@ def written(table: pa.Table, file: Path) -> None:
         pa_csv.write_csv(table, file)
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-
-
-@pytest.mark.slow
-def test_exported_streams_equal_the_generated_events(spark, tmp_path):
-    app = registry.load("scalejoin")
-    params = app.bind({"rate": 10_000})  # many rows have the same ts
-    generated = workload.write(app, params, 3000, 5, tmp_path / "generated")
-    table = pa.concat_tables(workload.read(tmp_path / "generated").blocks(1000))
-    assert len(pc.unique(table["ts"])) < table.num_rows
-    named = {}
-    for number, rows_of in enumerate(streams_of(app, table)):
-        stream = app.streams.names[number]
-        named[stream] = tmp_path / stream
-        named[stream].mkdir()
-        for part in range(3):  # files of a folder, in the order of their names
-            written(rows_of.slice(part * 600, 600 if part < 2 else None), named[stream] / f"{part}.parquet")
-    request = import_events.request(app, params, dict(reversed(named.items())), {})
-    manifest = import_events.run(spark, request, tmp_path / "w")
-    assert manifest["content_digest"] == generated["content_digest"]
-    assert manifest["events"] == 3000
-    assert workload.read(tmp_path / "w", app).rows == 3000
 
 
 @pytest.mark.slow

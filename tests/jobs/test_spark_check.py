@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs import spark_check
-from jobs.spark_check import check, difference, facts
+from jobs.spark_check import check, difference
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
@@ -66,10 +66,3 @@ def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monk
 )
 def test_difference_has_a_remedy(there, message):
     assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == message
-
-
-def test_facts_of_the_same_process_have_no_difference(tmp_path):
-    (tmp_path / "token").write_text("a word")
-    one, other = facts(str(tmp_path / "token")), facts(str(tmp_path / "token"))
-    assert difference(one, other, Home(tmp_path)) is None
-    assert facts(str(tmp_path / "nothing"))["token"] is None

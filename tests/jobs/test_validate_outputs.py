@@ -97,13 +97,6 @@ def test_pass_with_a_different_count_is_different(world: World, spark: SparkSess
     assert f"has 7 {count}, expected " in outcome.of(wrong)["counts"]["detail"]
 
 
-def test_retry_does_not_hide_an_attempt_with_a_different_count(world: World, spark: SparkSession) -> None:
-    (cell,) = world.plan(("serial", 1))
-    world.attempt(cell, report=lambda report: report | {"samples": [report["samples"][0] | {"rejected": 9}]})
-    world.attempt(cell, number=2)
-    assert Outcome(world, spark).verdict(cell) == "different"
-
-
 def drop_one(t: Tables) -> Tables:
     return t | {"outputs": take(t["outputs"], [i for i in range(60) if i != 17])}
 

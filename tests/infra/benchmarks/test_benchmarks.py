@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -390,18 +387,6 @@ def test_unmeasured_points_are_not_drawn(home):
 
 
 @pytest.mark.slow
-def test_publish_draws_benchmarks_before_the_first_run(home):
-    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
-    environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}
-    command = [sys.executable, "-m", "infra.cli", "publish"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0
-    assert str(home.reports / "benchmarks.html") in done.stdout
-    assert "About skew" not in (home.reports / "performance.html").read_text()
-    assert "About skew" in (home.reports / "benchmarks.html").read_text()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", THEMES)
 def test_page_violates_no_accessibility_rule(home, theme):
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("loop", 2e6)])])
@@ -456,9 +441,3 @@ def test_single_round_has_no_interval():
     assert wording.interval(one, "events_per_s") is None
     assert wording.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)
     assert wording.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None
-
-
-def test_round_trip_times_are_described_in_words():
-    assert wording.round_trip({"round_trip_ns": None}) == "not measured: one core"
-    trips = {"median": 120.0, "lowest": 80.0, "highest": 300.0, "pairs": 64, "of": 780}
-    assert wording.round_trip({"round_trip_ns": trips}) == "120 ns (80 to 300), a sample of 64 of 780 pairs of cores"

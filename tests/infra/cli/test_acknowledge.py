@@ -21,16 +21,6 @@ def home(tmp_path, monkeypatch) -> Home:
     return Home(tmp_path / "home")
 
 
-@pytest.mark.slow
-def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.acknowledge.user", lambda: "ada")
-    past_runs.make(home)
-    assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
-    assert "ada acknowledged 3 red cells: the disk was full" in capsys.readouterr().out
-    overview = Outline((home.reports / "index.html").read_text()).text
-    assert overview.count("UTC: the disk was full") == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -255,11 +255,3 @@ def test_failed_jvm_start_is_one_line_that_names_the_cause(tmp_path, cause):
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == f"lockstep: Spark did not start: {cause}\n"
     assert not (tmp_path / "é").exists()
-
-
-def test_existing_import_name_is_refused(home, tmp_path, capfd):
-    (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
-    home.imported("fd", "mine").mkdir(parents=True)
-    (home.imported("fd", "mine") / "there").touch()
-    assert lockstep("import", "fd", str(tmp_path / "a.csv"), "--name", "mine") == 2
-    assert "already exists: choose another name, or remove it first" in capfd.readouterr().err

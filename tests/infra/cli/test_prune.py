@@ -11,10 +11,8 @@ import pytest
 
 from infra.services import decisions as decide
 from jobs.raw import write_raw
-from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
-from tests.dbt.raw_runs import GREEN, RED, write_runs
 from tests.infra.cli.conftest import lockstep
 
 CELL = "sl.transactional.owners.t1.0a0b0c0d"
@@ -187,15 +185,6 @@ def test_loaded_verdict_of_a_cell_decides(home):
     run = make_run(home, 1)
     change(home, run, "cells", lambda cells: [row | {"verdict": "different", "reason": "outputs"} for row in cells])
     assert is_kept(home, run)
-
-
-def test_red_cells_of_a_loaded_run_can_be_acknowledged(home):
-    write_runs(home)
-    for run in (GREEN, RED):
-        home.run(run).mkdir(parents=True)
-    with pytest.raises(BadInput, match=f"{GREEN} has no red cells"):
-        decide.acknowledge(home, GREEN, None, "ada", "seen")
-    assert "ada acknowledged 3 red cells: " in decide.acknowledge(home, RED, None, "ada", "seen")
 
 
 def test_run_without_verdicts_keeps_its_outputs_and_inputs(home):

@@ -161,19 +161,3 @@ def test_worktree_of_a_killed_process_is_replaced(repository, home):
 def test_commit_has_its_locked_environment(repository):
     assert build.environment(build.resolve("v1")) == build.environment()
     assert build.environment(build.resolve("slow")) != build.environment()
-
-
-@pytest.mark.slow
-def test_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
-    commit = build.resolve("HEAD")
-    built = build.at_commit(home, commit, "HEAD", lambda line: None)
-    workload = tmp_path / "workload"
-    for words in (
-        ["generate", "wc", "--events", "500", "--out", str(workload)],
-        ["run", "wc", "--input", str(workload), "--out", str(tmp_path / "run")],
-    ):
-        done = subprocess.run(
-            built.command(*words), env=os.environ | built.environment, cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.json").is_file()

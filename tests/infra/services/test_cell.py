@@ -124,17 +124,6 @@ def test_hung_run_is_stopped_with_its_children(attempt, tmp_path):
     assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
 
 
-def test_stop_of_the_driver_ends_its_whole_process_group(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS))
-    pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
-    driver.send_signal(signal.SIGTERM)
-    driver.communicate(timeout=PATIENCE)
-    assert driver.returncode == 137
-    assert left(attempt)["error"] == "stopped"
-    assert not alive(pid)
-    assert wait_for(lambda: not alive(child), PATIENCE)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
     """Hundreds, also while it handles the first, ends the group and writes its last words."""
@@ -254,11 +243,6 @@ def test_second_call_joins_the_run_in_progress(attempt, tmp_path):
     assert (attempt / "ran").read_text() == "x"
 
 
-def test_record_answers_for_an_ended_run(attempt, tmp_path):
-    assert run(attempt, engine(tmp_path, "sys.exit(1)")).returncode == 1
-    assert run(attempt, engine(tmp_path, "pass")).returncode == 1
-
-
 def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     first = start(attempt, engine(tmp_path, HANGS))
     pid_in(attempt / "pid")
@@ -271,16 +255,6 @@ def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     first.communicate(timeout=PATIENCE)
     second.communicate(timeout=PATIENCE)
     assert second.returncode == 0
-
-
-def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS))
-    pid = pid_in(attempt / "pid")
-    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
-    subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], check=True, timeout=PATIENCE)
-    assert not alive(pid)
-    driver.communicate(timeout=PATIENCE)
-    assert left(attempt)["exit_code"] == 137
 
 
 def test_shell_interprets_no_part_of_a_run(attempt, tmp_path):

@@ -144,14 +144,6 @@ def test_entries_in_another_order_are_refused(written, tmp_path_factory, order):
         decisions(home)
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_removed_file_is_refused(home, number):
-    part, first = in_order(home)[number], (1, 2, 4, 5)[number]
-    shutil.rmtree(part.parent)
-    with pytest.raises(BadInput, match=rf"entry {first}\b.* is missing; restore"):
-        decisions(home)
-
-
 def test_duplicate_file_is_refused(home):
     part = in_order(home)[1]
     shutil.copytree(part.parent, part.parent.with_name("copy"))
@@ -192,18 +184,6 @@ def test_significant_change_of_the_last_file_is_refused(home, written):
     path.unlink()
     with pytest.raises(BadInput, match=f"{path}: the file is missing, so the last entry is unknown; restore"):
         decisions(home)
-
-
-@examine(150)
-@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), number=st.integers(0, 3))
-@pytest.mark.slow
-def test_bit_flip_never_changes_the_entries(written, tmp_path_factory, position, bit, number):
-    home = copy(written, tmp_path_factory.getbasetemp() / "flipped")
-    part = in_order(home)[number]
-    content = bytearray(part.read_bytes())
-    content[int(position * len(content))] ^= 1 << bit
-    part.write_bytes(content)
-    assert read(home) in (None, decisions(written))
 
 
 @pytest.mark.parametrize("length", [0, 4, 100, -1])
