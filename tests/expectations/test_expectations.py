@@ -72,9 +72,7 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
 
 
 @pytest.mark.slow
-def test_repeated_validation_of_a_right_run_passes(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_repeated_validation_of_a_right_run_passes(tmp_path, spark, capsys):
     world = World(tmp_path)
     right, bound, loose = world.plan(("owners", 2), ("no_lock", 2), ("shared_ring", 2))
     world.attempt(right)
@@ -90,9 +88,7 @@ def test_repeated_validation_of_a_right_run_passes(
 
 
 @pytest.mark.slow
-def test_wrong_run_names_each_failed_expectation_and_its_place(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_wrong_run_names_each_failed_expectation_and_its_place(tmp_path, spark, capsys):
     world = World(tmp_path)
     wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     world.attempt(wrong, null_balance)
@@ -155,9 +151,7 @@ def pages_need_nothing(site: Path, cells: set[str]) -> None:
 
 
 @pytest.mark.slow
-def test_result_pages_have_the_menu_and_no_empty_phrases(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_result_pages_have_the_menu_and_no_empty_phrases(tmp_path, spark, capsys):
     world = World(tmp_path)
     (cell,) = world.plan(("owners", 2))
     world.attempt(cell)
@@ -178,9 +172,7 @@ def test_result_pages_have_the_menu_and_no_empty_phrases(
 
 
 @pytest.mark.slow
-def test_invariants_show_their_rows_and_task_and_columns_are_separate(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invariants_show_their_rows_and_task_and_columns_are_separate(tmp_path, spark, capsys, monkeypatch):
     world = World(tmp_path)
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)
@@ -216,7 +208,7 @@ def test_invariants_show_their_rows_and_task_and_columns_are_separate(
     assert (site / "expectations" / "outputs_older.html").exists()
 
 
-def test_run_without_results_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
+def test_run_without_results_is_refused_in_one_line(tmp_path, spark):
     world = World(tmp_path)
     world.plan(("serial", 1))
     with pytest.raises(BadInput, match="validate_outputs writes it") as refused:
