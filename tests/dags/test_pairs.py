@@ -96,29 +96,6 @@ def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, 
     assert (server.folder / "host.lock").exists(), "it took the lock on that host"
 
 
-@pytest.mark.slow
-def test_real_engine_runs_from_both_wheels(home, cells, connect):
-    connect(wrapper=[])
-    run_id, (cell, _) = cells
-    (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None)
-    assert row.get("error") is None
-    assert row["baseline_digest"] == row["build_digest"]
-    assert 0 < min(row["baseline_seconds"], row["build_seconds"]) < 0.001, "one pair, because its passes are too short"
-
-
-@pytest.mark.slow
-def test_host_that_cannot_measure_is_tried_once_and_its_cells_have_the_reason(home, cells, connect):
-    connect(lockstep_home="/nowhere")
-    run_id, both = cells
-    lines: list[str] = []
-    rows = measurement.measure(home, run_id, both, Build(BASELINE, build.ROOT), lines.append)
-    assert len([line for line in lines if line.startswith("measuring")]) == 1
-    (reason,) = {row["error"] for row in rows}
-    assert reason.startswith("host node cannot measure it: it does not share LOCKSTEP_HOME (/nowhere/")
-    assert reason.endswith("or set lockstep_home in the extra of the connection")
-    assert [row["pair"] for row in rows] == [measurement.UNMEASURED] * 2
-
-
 @pytest.fixture
 def request_of(home):
     sides = {"baseline": (BASELINE, str(build.ROOT)), "build": ("def5678", str(build.ROOT))}

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from dags.lib.hosts import Host, HostLost, preflight
+from dags.lib.hosts import Host, preflight
 from infra.services import build, machine, wheel
 from infra.services.preflight import DISK_BYTES, MEMORY_BYTES, judge
 from streaming_core.errors import BadInput
@@ -93,18 +93,6 @@ def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
 
 
 @pytest.mark.slow
-def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, builds):
-    program = builds / packed.digest / "infra" / "services" / "cell.py"
-    assert Host.of("node", home).driver == str(program)
-    before, content = program.stat().st_ino, program.read_bytes()
-    assert Host.of("node", home).driver == str(program)
-    assert program.stat().st_ino == before
-    program.write_bytes(content + b"\n")
-    assert Host.of("node", home).driver == str(program)
-    assert program.read_bytes() == content
-
-
-@pytest.mark.slow
 def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
     connect(builds=str(tmp_path / "new"))
     drivers = []
@@ -115,21 +103,6 @@ def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
         thread.join()
     assert drivers == [str(tmp_path / "new" / packed.digest / "infra" / "services" / "cell.py")] * 3
     assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
-
-
-@pytest.mark.slow
-def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
-    """This server is killed by the kernel once it has written a megabyte."""
-    connect(builds=str(tmp_path / "new"))
-    with Sshd(tmp_path / "sshd", most_bytes=1 << 20) as weak:
-        connect(weak, builds=str(tmp_path / "new"))
-        with pytest.raises(HostLost):
-            Host.of("node", home).driver  # noqa: B018 - it ships the build
-    (upload,) = (tmp_path / "new").iterdir()
-    assert upload.name.startswith(f".{packed.digest[:16]}.")
-    assert 0 < upload.stat().st_size < packed.path.stat().st_size
-    connect(builds=str(tmp_path / "new"))
-    assert preflight("node", home).reason is None
 
 
 def test_damaged_wheel_is_not_used(connect, packed, tmp_path):

@@ -41,16 +41,6 @@ def test_build_with_an_earlier_equal_run_is_no_start_of_a_difference(tmp_path):
     assert "since" not in sentence
 
 
-def test_run_without_its_plan_is_listed(tmp_path):
-    home = Home(tmp_path)
-    past_runs.make(home, nights=1)
-    (home.run(past_runs.RUN_IDS[0]) / "plan.json").unlink()
-    run = History(home).latest()
-    assert run.run_id == past_runs.RUN_IDS[0]
-    assert len(run.cells) == 14
-    assert run.counts["not_run"] == 1
-
-
 def test_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
     home = Home(tmp_path)
     write_runs(home)
@@ -78,17 +68,6 @@ def test_run_shows_its_checks_before_it_is_loaded(tmp_path):
     assert run.counts["different"] == 1
     assert run.counts["equal"] > 0
     assert run.counts["failed"] == 1
-
-
-def test_planned_but_unloaded_cell_was_not_run(tmp_path):
-    home = Home(tmp_path)
-    past_runs.make(home, nights=1, red=False)
-    run_id = past_runs.RUN_IDS[0]
-    cells = History(home).rows("cells", run_id)
-    write_raw(home, "cells", run_id, cells[1:])
-    run = History(home).latest()
-    assert run.cell(cells[0]["cell"]).verdict == "not_run"
-    assert not run.green
 
 
 def test_rates_and_durations_are_readable():

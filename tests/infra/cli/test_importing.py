@@ -82,22 +82,6 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, sess
     assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
 
 
-@pytest.mark.slow
-def test_disordered_import_keeps_its_order_and_is_not_recorded_as_sorted(home, session, package, tmp_path):
-    (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
-    (tmp_path / "clicks.csv").write_text("ts,user\n61000,bob\n59000,ann\n70000,ann\n30000,bob\n")
-    assert lockstep("import", "clicks", str(tmp_path / "clicks.csv"), "--name", "mine") == 0
-    folder = home.imported("clicks", "mine")
-    events = [row for table in workload.read(folder).blocks(10) for row in table.to_pylist()]
-    assert [row["ts"] for row in events] == [61000, 59000, 70000, 30000]
-    request = {"applications": ["clicks"], "threads": [2], "data": {"clicks": "mine"}}
-    (entry,) = matrix.plan(RegressionSpec.parse(request), home, RUN_ID)["workloads"]
-    assert prepare_workloads.prepare(session, home, [entry])[1] == {}
-    checks = describe(home, entry, True, None).checks
-    assert {check.result for check in checks} == {"passed"}
-    assert "ts never decreases" not in [check.what for check in checks]
-
-
 def test_tutorial_import_prints_the_output_on_its_page(home, session, package, tmp_path, capsys, monkeypatch):
     new("mine", package, tmp_path / "nowhere")
     (step,) = [step for step in pages.steps(pages.TUTORIAL) if "lockstep import" in step.command]
