@@ -167,6 +167,15 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
+def edited(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    return lambda file: edit(file, change)
+
+
+def moved(path: str) -> Callable[[Path], None]:
+    return edited(lambda manifest: manifest["files"][0].update(path=path))
+
+
+NEWER = SCHEMA_VERSION + 7
 BAD = {
     "no file": (lambda file: file.unlink(), "No such file or directory"),
     "empty": (lambda file: file.write_bytes(b""), "is damaged: empty file"),
@@ -177,27 +186,15 @@ BAD = {
     "other content": (lambda file: replace(file, b"x"), " has another digest than manifest.json says"),
     "no manifest": (lambda file: write(file, members(file)[1:]), "its first member is not manifest.json"),
     "missing member": (lambda file: write(file, members(file)[:-1]), " is missing"),
-    "extra member": (
-        lambda file: edit(file, lambda manifest: manifest["files"].pop()),
-        " is not a regular file that manifest.json lists",
-    ),
-    "no list": (lambda file: edit(file, lambda manifest: manifest.pop("files")), "is damaged: manifest.json: "),
-    "other format": (
-        lambda file: edit(file, lambda manifest: manifest.update(format=2)),
-        "has format 2, but this checkout reads only 1",
-    ),
+    "extra member": (edited(lambda one: one["files"].pop()), " is not a regular file that manifest.json lists"),
+    "no list": (edited(lambda one: one.pop("files")), "is damaged: manifest.json: "),
+    "other format": (edited(lambda one: one.update(format=2)), "has format 2, but this checkout reads only 1"),
     "other raw schema": (
-        lambda file: edit(file, lambda manifest: manifest.update(raw_schema=SCHEMA_VERSION + 7)),
-        f"has raw_schema {SCHEMA_VERSION + 7}, but this checkout reads only {SCHEMA_VERSION}",
+        edited(lambda one: one.update(raw_schema=NEWER)),
+        f"has raw_schema {NEWER}, but this checkout",
     ),
-    "path upwards": (
-        lambda file: edit(file, lambda manifest: manifest["files"][0].update(path="imported/../../x")),
-        "'imported/../../x' is not a path of the history",
-    ),
-    "path beside history": (
-        lambda file: edit(file, lambda manifest: manifest["files"][0].update(path="builds/x")),
-        "'builds/x' is not a path of the history",
-    ),
+    "path upwards": (moved("imported/../../x"), "'imported/../../x' is not a path of the history"),
+    "path beside history": (moved("builds/x"), "'builds/x' is not a path of the history"),
     "absolute member": (lambda file: replace(file, name="/tmp/x"), "'/tmp/x' is not a regular file that"),
     "symbolic link": (lambda file: replace(file, type=tarfile.SYMTYPE, linkname="/etc"), " is not a regular file"),
     "device": (lambda file: replace(file, type=tarfile.CHRTYPE), " is not a regular file"),

@@ -17,6 +17,7 @@ from tests.infra.cli.conftest import lockstep
 
 CELL = "sl.transactional.owners.t1.0a0b0c0d"
 BOUND = "sl.transactional.no_lock.t1.0a0b0c0e"
+RED = ("different", "failed", "not_run")
 
 
 def run_id(day: int) -> str:
@@ -40,14 +41,9 @@ def make_run(home: Home, day: int, verdict: str | None = "equal", bound: str = "
     if verdict is None:
         return run
     ends = {"failed": "failed", "not_run": "not_run"}
-    cells = ((CELL, verdict, False), (BOUND, bound, True))
-    key = {"run_id": run.name}
-    write_raw(
-        home,
-        "cells",
-        run.name,
-        [key | {"cell": cell, "is_bound": is_bound, "status": ends.get(v, "ok")} for cell, v, is_bound in cells],
-    )
+    key, cells = {"run_id": run.name}, ((CELL, verdict, False), (BOUND, bound, True))
+    loaded = [{"cell": cell, "is_bound": is_bound, "status": ends.get(v, "ok")} for cell, v, is_bound in cells]
+    write_raw(home, "cells", run.name, [key | row for row in loaded])
     compared = {"expected_rows": 1, "actual_rows": 1}
     checks = [key | compared | {"cell": cell, "check": "completed", "verdict": v} for cell, v, _ in cells]
     checks += [key | compared | {"cell": CELL, "check": "outputs", "verdict": verdict}]
@@ -55,10 +51,15 @@ def make_run(home: Home, day: int, verdict: str | None = "equal", bound: str = "
     return run
 
 
-def is_kept(home: Home, run: Path) -> bool:
-    """Whether a run's outputs are kept as evidence, many green runs later."""
+def later_runs(home: Home) -> None:
+    """More green runs than are kept."""
     for day in range(2, 12):
         make_run(home, day)
+
+
+def is_kept(home: Home, run: Path) -> bool:
+    """Whether a run's outputs are kept as evidence, many green runs later."""
+    later_runs(home)
     assert lockstep("prune") == 0
     return len(outputs_of(run)) == 4
 
@@ -114,13 +115,10 @@ def test_prune_removes_only_outputs_and_state(home):
     assert {path.parent.name for path in gone} == {"outputs", "state"}
 
 
-@pytest.mark.parametrize("verdict", ["different", "failed", "not_run"])
-def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsys):
-    red = make_run(home, 1, verdict)
-    for day in range(2, 12):
-        make_run(home, day)
-    assert lockstep("prune") == 0
-    assert len(outputs_of(red)) == 4
+@pytest.mark.parametrize(("verdict", "bound"), [(one, "not_comparable") for one in RED] + [("equal", "failed")])
+def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, bound, capsys):
+    red = make_run(home, 1, verdict, bound)
+    assert is_kept(home, red)
     assert "ada acknowledged 1 red cell: " in decide.acknowledge(home, red.name, None, "ada", "seen")
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
     assert lockstep("prune") == 0
@@ -145,52 +143,32 @@ def test_red_runs_do_not_push_green_ones_out(home):
     assert len(outputs_of(green)) == 4
 
 
-def test_crashed_bound_turns_its_run_red(home):
-    run = make_run(home, 1, bound="failed")
-    for day in range(2, 12):
-        make_run(home, day)
-    assert lockstep("prune") == 0
-    assert len(outputs_of(run)) == 4
+# What is not green: a table of a run, and its rows.
+DOUBTS = {
+    "a check that compared nothing": (
+        "verdicts",
+        lambda checks: [one | NOTHING if one["check"] == "outputs" else one for one in checks],
+    ),
+    "passes that disagree": ("samples", lambda _: [{"cell": CELL, "kind": "peak", "digest": d} for d in ("a", "b")]),
+    "a planned cell that is not loaded": ("cells", lambda cells: [row for row in cells if row["cell"] != CELL]),
+    "a loaded verdict": ("cells", lambda cells: [row | {"verdict": "different", "reason": "x"} for row in cells]),
+    "no cells": ("cells", lambda _: []),
+}
+NOTHING = {"check": "outputs", "expected_rows": 0, "actual_rows": 0}
 
 
-def test_check_that_compared_nothing_keeps_the_outputs(home):
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_run_that_is_not_surely_green_keeps_its_outputs(home, doubt):
     run = make_run(home, 1)
-    nothing = {"check": "outputs", "expected_rows": 0, "actual_rows": 0}
-    change(
-        home, run, "verdicts", lambda checks: [row | nothing if row["check"] == "outputs" else row for row in checks]
-    )
-    assert is_kept(home, run)
-
-
-def test_disagreeing_passes_keep_the_outputs(home):
-    run = make_run(home, 1)
-    change(home, run, "samples", lambda _: [{"cell": CELL, "kind": "peak", "digest": digest} for digest in ("a", "b")])
-    assert is_kept(home, run)
-
-
-def test_planned_but_unloaded_cell_keeps_the_outputs(home):
-    run = make_run(home, 1)
-    change(home, run, "cells", lambda cells: [row for row in cells if row["cell"] != CELL])
-    assert is_kept(home, run)
-
-
-def test_run_without_cells_is_not_green(home):
-    run = make_run(home, 1)
-    (run / "plan.json").write_text(json.dumps({"workloads": [], "cells": []}))
-    change(home, run, "cells", lambda _: [])
-    assert is_kept(home, run)
-
-
-def test_loaded_verdict_of_a_cell_decides(home):
-    run = make_run(home, 1)
-    change(home, run, "cells", lambda cells: [row | {"verdict": "different", "reason": "outputs"} for row in cells])
+    change(home, run, *DOUBTS[doubt])
+    if doubt == "no cells":
+        (run / "plan.json").write_text(json.dumps({"workloads": [], "cells": []}))
     assert is_kept(home, run)
 
 
 def test_run_without_verdicts_keeps_its_outputs_and_inputs(home):
     going_on = make_run(home, 1, None)
-    for day in range(2, 12):
-        make_run(home, day)
+    later_runs(home)
     workload = make_cache(home, "workload", "w1", 1000, age=9)
     oracle = make_cache(home, "oracle", "o1", 1000, age=9)
     other = make_cache(home, "workload", "w2", 1000, age=1)
@@ -278,8 +256,7 @@ def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, me
 def test_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name):
     run = make_run(home, 1, None)
     (run / name).write_text('{"workloads": [')
-    for day in range(2, 12):
-        make_run(home, day)
+    later_runs(home)
     before = files(home.root)
     assert lockstep("prune") == 2
     assert str(run / name) in capsys.readouterr().err
