@@ -42,7 +42,7 @@ from reports.history.speed import JUDGED
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.run.way import RunSpec
-from tests.e2e.scheduled import RUNS, Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow
 from tests.support import checkout
 
 NIGHTLY = named("streaming_regression_nightly")
@@ -119,7 +119,7 @@ class Nights:
     @contextmanager
     def up(self) -> Iterator[None]:
         """Airflow with its scheduler and triggerer, for the block."""
-        self.airflow = Airflow(self.environment, free_port(), self.copy)
+        self.airflow = Airflow(self.environment, self.copy)
         try:
             yield
         finally:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
+from infra.checkout import ROOT
+from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.support.browser import Browser
 
@@ -23,18 +27,31 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def of_this_checkout(root: Path, **more: str) -> dict[str, str]:
+    """The environment of commands of this checkout, whose homes are in a folder, and more variables."""
+    homes = {"LOCKSTEP_HOME": root / "lockstep", "AIRFLOW_HOME": root / "airflow"}
+    homes |= {"LOCKSTEP_HOST_LOCK": root / "host.lock", "PYTHONPATH": ROOT}
+    paths = {name: str(path) for name, path in homes.items()}
+    return os.environ | paths | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"} | more
+
+
+def erring(root: Path, **faults: str) -> dict[str, str]:
+    """Variables for the engine with faults, by part of a cell's name, as that of this machine."""
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    return {
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "LOCKSTEP_APP_FAULTS": json.dumps(faults),
+        "LOCKSTEP_APP_PIDS": str(root / "pids"),
+    }
+
+
 class Airflow:
     """A running `make ui`, and calls to its API with a login."""
 
-    def __init__(self, environment: dict[str, str], port: int, checkout: Path | None = None):
-        """Start `make ui`.
-
-        Args:
-            environment: the environment of the process.
-            port: the port of its pages.
-            checkout: the checkout to start; None: this one.
-        """
-        self.environment = environment
+    def __init__(self, environment: dict[str, str], checkout: Path | None = None):
+        """Start `make ui` of a checkout, by default of this one, in an environment."""
+        self.environment, self.home, port = environment, Home(environment["LOCKSTEP_HOME"]), free_port()
         command = checkout / ".venv" / "bin" / "lockstep" if checkout else Path(sys.executable).parent / "lockstep"
         self.url = f"http://localhost:{port}"
         self.process = subprocess.Popen(
@@ -113,6 +130,12 @@ class Airflow:
     def end(self, run: str) -> None:
         """End a run at once."""
         self.call(run, "PATCH", {"state": "failed"})
+
+    def __enter__(self) -> Airflow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         if self.process.poll() is None:

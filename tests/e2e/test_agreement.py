@@ -6,8 +6,6 @@ After each, the overview, the list of runs, the run's page, its one file, the Da
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,15 +16,13 @@ from typing import NamedTuple
 import pytest
 
 from reports.site import file_name
-from streaming_core.regression.home import Home, new_run_id
-from streaming_core.regression.project import PREFIX
+from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID
-from tests.e2e.scheduled import BUTTON, RUNS, Airflow, free_port
+from tests.e2e.scheduled import BUTTON, RUNS, Airflow, erring, of_this_checkout
 from tests.support.browser import Browser
 from tests.support.screenshots import SETTLED
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600
 # Two cells, which run in seconds. The engine below hangs in the last one.
 CLEAN, HANGING = [1, 2], [1, 5]
@@ -39,22 +35,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory, with_compiled) -> Iterator[Airflow]:
     root = tmp_path_factory.mktemp("agreement")
-    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
-        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "LOCKSTEP_APP_FAULTS": json.dumps({"wc.pooled.affinity.t5": "hang"}),
-        "LOCKSTEP_APP_PIDS": str(root / "pids"),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-    }
-    running = Airflow(environment, free_port())
-    yield running
-    running.stop()
+    with_compiled(root / "lockstep")
+    with Airflow(of_this_checkout(root, **erring(root, **{"wc.pooled.affinity.t5": "hang"}))) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +153,7 @@ def test_cancelled_run_shows_time_and_finished_cells(airflow, browser):
 
 
 def test_dbt_failure_is_red_everywhere_until_its_cause_is_fixed(airflow, browser):
-    marts = Home(airflow.environment["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
+    marts = airflow.home.root / "warehouse" / "marts"
     aside = marts.with_name("aside")
     assert GREEN in lockstep(airflow, *arguments(CLEAN)).stdout
     marts.rename(aside)

@@ -24,7 +24,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.nodes import Node
-from tests.e2e.scheduled import RUNS, Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow
 from tests.support.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,14 +83,13 @@ def airflow(copied, user_environment, nodes):
         "LOCKSTEP_HOSTS": ", ".join(NODES),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
-    running = Airflow(environment, free_port(), copied)
-    yield running
-    running.stop()
+    with Airflow(environment, copied) as running:
+        yield running
 
 
 @pytest.fixture
 def home(airflow) -> Home:
-    return Home(airflow.environment["LOCKSTEP_HOME"])
+    return airflow.home
 
 
 @pytest.fixture
@@ -213,7 +212,7 @@ def small_run(airflow: Airflow, **conf: object) -> Run:
     conf = SMALL | {"threads": [1], "batches": [16], "events": 50} | conf
     started = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     assert wait_for(lambda: ended(airflow, started), PATIENCE) == "success"
-    return latest(Home(airflow.environment["LOCKSTEP_HOME"]), started)
+    return latest(airflow.home, started)
 
 
 def verdicts(run: Run) -> list[tuple[str | None, str | None]]:

@@ -26,15 +26,14 @@ from infra.airflow import connections
 from reports.history import History
 from reports.views.stages import Stages
 from streaming_core.regression.fleet import claims
-from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.regression.stages import DAG_ID, Stage
-from tests.e2e.scheduled import BUTTON, MOVES, RUNS, Airflow, free_port
+from tests.e2e.scheduled import BUTTON, MOVES, RUNS, Airflow
 from tests.reports.content import from_elsewhere
 from tests.support import pages
 from tests.support.browser import Browser
 from tests.support.draws import some
-from tests.support.waiting import alive, wait_for
+from tests.support.waiting import wait_for
 
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
@@ -53,7 +52,6 @@ FAULTS = {
     "gs.transactional.owners.t2": "wrong",
     "gs.transactional.serial.t2": "crash",
     "wc.pooled.affinity.t2": "vanish",
-    "wc.pooled.affinity.t4": "hang",  # in the runs of the slow tests
 }
 EXPECTED = {
     "clicks/gate/t2": "equal",
@@ -84,11 +82,10 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def airflow(copied, user_environment, tmp_path_factory):
+def airflow(copied, user_environment):
     """Airflow of a copy of the checkout, which has one application more."""
     application = copied / "streaming_core" / "apps" / "clicks.py"
     application.write_text(pages.application(pages.WINDOWS, "clicks"))
-    root = tmp_path_factory.mktemp("scheduler")
     engine = [str(copied / ".venv" / "bin" / "python"), str(copied / "tests" / "e2e" / "erring_engine.py")]
     environment = {
         **user_environment,
@@ -99,12 +96,10 @@ def airflow(copied, user_environment, tmp_path_factory):
         ),
         f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "LOCKSTEP_APP_FAULTS": json.dumps(FAULTS),
-        "LOCKSTEP_APP_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
-    running = Airflow(environment, free_port(), copied)
-    yield running
-    running.stop()
+    with Airflow(environment, copied) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +139,7 @@ def result(airflow, copied, clicks):
 
 @pytest.fixture(scope="module")
 def home(airflow):
-    return Home(airflow.environment["LOCKSTEP_HOME"])
+    return airflow.home
 
 
 @pytest.fixture(scope="module")
@@ -388,47 +383,6 @@ def test_invalid_param_of_any_dag_is_refused_in_one_line(airflow, dag, conf, lin
     assert "\n" not in detail
 
 
-@pytest.mark.slow
-def test_stopped_task_ends_its_process_group(airflow):
-    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [4], "events": 2000, "repetitions": 1}
-    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
-    run_id, pids = run["dag_run_id"], Path(airflow.environment["LOCKSTEP_APP_PIDS"])
-    wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
-    engine = [int(pid) for pid in pids.read_text().split()]
-    assert all(alive(pid) for pid in engine)
-    airflow.call(
-        f"{RUNS}/{run_id}/taskInstances/run_core/0",
-        "PATCH",
-        {"new_state": "failed"},
-    )
-    wait_for(lambda: not any(alive(pid) for pid in engine), PATIENCE)
-    assert wait_for(lambda: _ended(airflow, run_id), PATIENCE) == "failed"
-    page = airflow.call("/lockstep/runs.html", raw=True)
-    assert "0 of 1 cells equal the oracle; wc/affinity/t4 " in page
-
-
-@pytest.mark.slow
-def test_no_command_line_has_a_secret_during_a_run(airflow):
-    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [4], "events": 2000, "repetitions": 1}
-    pids = Path(airflow.environment["LOCKSTEP_APP_PIDS"])
-    pids.unlink(missing_ok=True)
-    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
-    wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
-    home = Path(airflow.environment["LOCKSTEP_HOME"])
-    kept = {home / "spark-server.json", home / "spark-scratch" / "spark.conf"}
-    secrets = [*_secrets(airflow), json.loads((home / "spark-server.json").read_text())["token"], airflow.token]
-    command_lines = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
-    assert "SparkConnectServer" in command_lines, "the run's processes are among them"
-    assert "--skip-serve-logs" in command_lines
-    assert not [secret for secret in secrets if secret in command_lines]
-    assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path not in kept]
-    assert {path.stat().st_mode & 0o077 for path in kept} == {0}
-    # A run that waits for its Spark server, cells and all, listens on loopback.
-    assert _listening(airflow) <= {"127.0.0.1", "::1"}
-    airflow.call(f"{RUNS}/{run}", "PATCH", {"state": "failed"})
-    assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
-
-
 def test_secrets_are_only_in_their_private_files(airflow):
     """Neither in logs, pages, plans and results, nor in Airflow's XComs, rendered fields, confs and events."""
     secrets = _secrets(airflow)
@@ -472,11 +426,6 @@ def started(airflow: Airflow, browser: Browser, dag: str) -> str:
     return f"{runs}/{new}"
 
 
-def _ended(airflow: Airflow, run_id: str) -> str | None:
-    state = airflow.call(f"{RUNS}/{run_id}")["state"]
-    return state if state in ("success", "failed") else None
-
-
 def _listening(airflow: Airflow) -> set[str]:
     """The addresses on which processes of `make ui` listen. Its Spark server has left the family: a search adds it."""
     family = psutil.Process(airflow.process.pid).children(recursive=True)
@@ -502,13 +451,6 @@ def _files(airflow: Airflow) -> list[Path]:
     homes = [Path(airflow.environment[name]) for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")]
     paths = [path for home in homes for path in home.rglob("*") if not {"compiled", "builds"} & set(path.parts)]
     return [path for path in paths if path.is_file()]
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def _home_of(process: psutil.Process) -> str | None:

@@ -17,7 +17,7 @@ import pytest
 
 from reports.history import History
 from streaming_core.regression.home import Home
-from tests.e2e.scheduled import free_port
+from tests.e2e.scheduled import free_port, of_this_checkout
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +36,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 def world(tmp_path_factory, with_compiled) -> dict[str, str]:
     """The environment of `lockstep run`."""
     root = tmp_path_factory.mktemp("spark-world")
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-    }
+    with_compiled(root / "lockstep")
+    return of_this_checkout(root)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import urllib.error
 
 import numpy as np
@@ -14,11 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from infra.checkout import ROOT
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
-from tests.e2e.scheduled import BUTTON, Airflow, free_port
+from tests.e2e.scheduled import BUTTON, Airflow, of_this_checkout
 from tests.support.browser import Browser
 from tests.support.screenshots import SETTLED
 from tests.support.waiting import wait_for
@@ -35,21 +33,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 def airflow(tmp_path_factory):
     root = tmp_path_factory.mktemp("upkeep")
     (root / "lockstep" / "inbox").mkdir(parents=True)
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(root / "lockstep"),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-    }
+    environment = of_this_checkout(root)
     environment.pop("LOCKSTEP_IMPORT_ROOTS", None)
-    running = Airflow(environment, free_port())
-    yield running
-    running.stop()
+    with Airflow(environment) as running:
+        yield running
 
 
 @pytest.fixture
 def home(airflow) -> Home:
-    return Home(airflow.environment["LOCKSTEP_HOME"])
+    return airflow.home
 
 
 def ended(airflow: Airflow, run: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from reports.site import beside_name, file_name
 from reports.views.beside import before
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
-from tests.e2e.scheduled import Airflow, free_port
+from tests.e2e.scheduled import Airflow
 from tests.support import sample_home
 from tests.support.browser import Browser
 
@@ -105,7 +105,7 @@ def main(out: Path) -> None:
     wanted = pages(home)
     out.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"LOCKSTEP_HOME": str(home.root), "AIRFLOW_HOME": str(home.root.parent / "airflow")}
-    airflow = Airflow(environment, free_port())
+    airflow = Airflow(environment)
     try:
         shots = [(width, theme) for width in WIDTHS for theme in THEMES]
         with Progress() as bar:

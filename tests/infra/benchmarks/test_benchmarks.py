@@ -252,17 +252,6 @@ def test_stacked_bars_show_the_most_threads_or_all_thread_counts():
     ]
 
 
-def test_line_has_one_series_number_and_the_loop_is_grey(home):
-    rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "affinity")]
-    more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
-    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
-    [suite] = suites_of(home.reports / "bench")
-    numbers = measurements.numbers(suite)
-    assert numbers["loop"] == series.GREY
-    assert len(set(numbers.values())) == len(numbers) == 9
-    assert numbers["stealing"] == 8
-
-
 def test_series_of_one_colour_have_different_markers(home):
     ways = [f"way{i}" for i in range(25)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row(way, 1e6, t) for way in ways for t in (1, 2)])])
@@ -434,10 +423,3 @@ def test_loop_has_a_band_and_intervals_stay_on_the_logarithmic_scale():
     assert svg.count('aria-label="interval" role') == 1
     assert "NaN" not in svg
     assert "Infinity" not in svg
-
-
-def test_single_round_has_no_interval():
-    one = row("lock", 1e6, rates=[1e6])
-    assert wording.interval(one, "events_per_s") is None
-    assert wording.interval(row("lock", 1e6), "events_per_s") == (0.9e6, 1.2e6)
-    assert wording.interval(row("lock", 1e6, p99_us_range=[None, None]), "p99_us") is None

@@ -123,20 +123,6 @@ def test_build_keeps_current_documentation_and_docs_writes_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_broken_constraint_is_named_and_other_marts_are_built(tmp_path):
-    home = Home(tmp_path)
-    write_runs(home)
-    folder = home.raw("verdicts") / f"run_id={RED}"
-    checks = pq.ParquetFile(folder / "part-0.parquet").read().to_pylist()
-    write_raw(home, "verdicts", RED, [*checks, checks[0] | {"cell": "sl.nobody.planned.t9.00000000"}])
-    done = run_warehouse(home, "build")
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert "every_check_belongs_to_a_planned_cell fails for 1 row (" in last
-    assert len(read_mart(home, "throughput")) == 9
-
-
-@pytest.mark.slow
 def test_verdict_contradicted_by_its_rows_is_named(tmp_path):
     home = Home(tmp_path)
     write_runs(home, (FASTER,))
