@@ -54,6 +54,18 @@ def specs() -> list[RunSpec]:
     ]
 
 
+def plan_of(run_id: str) -> dict:
+    """The plan of a run, as far as the gate reads it."""
+    return {
+        "run_id": run_id,
+        "workloads": [],
+        "cells": [
+            {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
+            for spec in specs()
+        ],
+    }
+
+
 def expected_verdict(run_id: str, spec: RunSpec) -> str:
     """The expected row of a cell in the marts."""
     if run_id == RED and not spec.is_bound:

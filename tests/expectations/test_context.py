@@ -16,7 +16,7 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.expectations.test_expectations import judged, known  # noqa: F401
-from tests.jobs.world import RUN_ID, World, bank
+from tests.jobs.world import World, bank
 from tests.support.draws import some
 
 
@@ -36,23 +36,6 @@ def test_great_expectations_reads_and_writes_the_same_files(tmp_path):
         suite = json.loads(context.expectations_store.serialize(definition.suite))
         suite["meta"].pop("great_expectations_version")
         assert suite == json.loads((context_folder(Home(tmp_path)) / "expectations" / f"{name}.json").read_text())
-
-
-@pytest.mark.slow
-def test_validation_runs_the_checkpoints_of_its_context(tmp_path, spark, capsys):
-    from expectations.context import context_folder
-
-    world = World(tmp_path)
-    (cell,) = world.plan(("owners", 2))
-    world.attempt(cell)
-    assert judged(world, spark, capsys)[0] == 0
-    shown = json.loads((world.home.run(RUN_ID) / "expectations.json").read_text())
-    stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
-    paths = context_folder(world.home).glob("checkpoints/*.json")
-    checkpoints = {path.stem: json.loads(path.read_text())["id"] for path in paths}
-    results = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in map(json.loads, map(Path.read_text, stored))}
-    assert len(results) == len(stored)
-    assert results == {name: checkpoints[name] for name in shown}, "a result that no Checkpoint stored"
 
 
 @pytest.fixture

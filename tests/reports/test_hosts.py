@@ -12,20 +12,10 @@ from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
+KERNEL = {"governor": "performance", "isolated": "2-63", "load": 0.4, "skew_seconds": 0.0}
+ROOM = {"cores": 64, "nodes": 2, "memory_bytes": 250_000_000_000, "disk_bytes": 40_000_000_000}
 FIT = Preflight(
-    "numa-a",
-    machine="node1",
-    build="0123456789abcdef" * 4,
-    python="3.11.7",
-    cpu="AMD EPYC",
-    cores=64,
-    nodes=2,
-    governor="performance",
-    isolated="2-63",
-    load=0.4,
-    memory_bytes=250_000_000_000,
-    disk_bytes=40_000_000_000,
-    skew_seconds=0.0,
+    "numa-a", machine="node1", build="0123456789abcdef" * 4, python="3.11.7", cpu="AMD EPYC", **ROOM, **KERNEL
 )
 UNFIT = Preflight("numa-b", f"lost the SSH connection to {HOSTILE}; check that it is up")
 

@@ -18,28 +18,23 @@ from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
 BYTES = b"7,\xff\xfe\x00\x1b,\xe2\x80\xae".decode("utf-8", "surrogateescape")
+
+
+def aside(reason: str, rows: int, file: str, row: int, text: str, is_cut: bool) -> dict:
+    sample = {"file": file, "row": row, "line": row + 1, "text": text, "is_cut": is_cut}
+    return {"reason": reason, "rows": rows, "file": file, "row": row, "samples": [sample]}
+
+
 IMPORTED = {
     "files": ["orders.csv", "more.csv"],
     "map": {"ts": "when", "amount": "amount"},
     "unit": "ms",
     "rows": 100_012,
-    "aside": [
-        {
-            "reason": "the line is not UTF-8",
-            "rows": 9,
-            "file": "orders.csv",
-            "row": 17,
-            "samples": [{"file": "orders.csv", "row": 17, "line": 18, "text": BYTES, "is_cut": False}],
-        },
-        {
-            "reason": "amount is no integer",
-            "rows": 3,
-            "file": "more.csv",
-            "row": 4,
-            "samples": [{"file": "more.csv", "row": 4, "line": 5, "text": HOSTILE, "is_cut": True}],
-        },
-    ],
 }
+IMPORTED["aside"] = [
+    aside("the line is not UTF-8", 9, "orders.csv", 17, BYTES, False),
+    aside("amount is no integer", 3, "more.csv", 4, HOSTILE, True),
+]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,36 +57,16 @@ def refused(home: Home) -> None:
     refuse(home, NEWER, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
 
 
-def one_cell(home: Home) -> None:
-    past_runs.add(home, NEWER, **ONE_CELL)
-
-
-def fewer_events(home: Home) -> None:
-    past_runs.add(home, NEWER, events=3)
-
-
-def nightly_with_overrides(home: Home) -> None:
-    past_runs.add(home, NEWER, matrix="nightly", events=3)
+def other_plan(home: Home, change: Callable[[dict], object], **request: object) -> None:
+    past_runs.add(home, NEWER, **request)
     path = home.run(NEWER) / "plan.json"
     plan = json.loads(path.read_text())
-    plan["matrix"]["overrides"] = ["events"]
+    change(plan)
     write_json(path, plan)
 
 
-def other_repetitions(home: Home) -> None:
-    past_runs.add(home, NEWER, repetitions=1)
-
-
-def other_parameters(home: Home) -> None:
-    past_runs.add(home, NEWER)
-    path = home.run(NEWER) / "plan.json"
-    plan = json.loads(path.read_text())
+def other_parameters(plan: dict) -> None:
     plan["workloads"] = [one | {"params": {"n_items": 7}} for one in plan["workloads"]]
-    write_json(path, plan)
-
-
-def imported_events(home: Home) -> None:
-    past_runs.add(home, NEWER, data={"gs": "mine", "sl": "mine", "wc": "mine"})
 
 
 def stopped(home: Home) -> None:
@@ -99,28 +80,28 @@ def in_progress(home: Home) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    "request_run",
-    [
-        refused,
-        one_cell,
-        fewer_events,
-        nightly_with_overrides,
-        other_repetitions,
-        other_parameters,
-        imported_events,
-        stopped,
-        in_progress,
-    ],
-)
-def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, request_run):
-    request_run(home)
+OVERRIDDEN = {"matrix": "nightly", "events": 3}
+INCOMPARABLE: dict[str, Callable[[Home], None]] = {
+    "refused": refused,
+    "one cell": lambda home: past_runs.add(home, NEWER, **ONE_CELL),
+    "fewer events": lambda home: past_runs.add(home, NEWER, events=3),
+    "overrides": lambda home: other_plan(home, lambda p: p["matrix"].update(overrides=["events"]), **OVERRIDDEN),
+    "other repetitions": lambda home: past_runs.add(home, NEWER, repetitions=1),
+    "other parameters": lambda home: other_plan(home, other_parameters),
+    "imported events": lambda home: past_runs.add(home, NEWER, data=dict.fromkeys(("gs", "sl", "wc"), "mine")),
+    "stopped": stopped,
+    "in progress": in_progress,
+}
+
+
+@pytest.mark.parametrize("name", INCOMPARABLE)
+def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, name):
+    INCOMPARABLE[name](home)
     page = overview(home)
     assert page.first_heading == SENTENCE
     assert not [link for link in page.links if link.startswith(f"{NEWER}/") and not link.endswith("index.html")]
     assert "nosuch" not in page.text
-    runs = Outline(Pages(History(home)).runs())
-    assert f"{NEWER}/index.html" in runs.links
+    assert f"{NEWER}/index.html" in Outline(Pages(History(home)).runs()).links
 
 
 @pytest.mark.parametrize("matrix", ["", "nightly"])
@@ -168,13 +149,8 @@ def test_red_cell_stays_until_a_run_on_the_same_events_judges_it(tmp_path):
 
 def test_cell_judged_by_another_run_names_that_run(home):
     past_runs.add(home, NEWER, applications=["gs"], schemes=["serial"])
-    text = Pages(History(home)).index()
-    assert (
-        len(
-            re.findall(rf'<span class="judged">\s*<a href="{NEWER}/index.html"><time [^>]*>2026-01-06</time></a>', text)
-        )
-        == 2
-    )
+    judged = rf'<span class="judged">\s*<a href="{NEWER}/index.html"><time [^>]*>2026-01-06</time></a>'
+    assert len(re.findall(judged, Pages(History(home)).index())) == 2
 
 
 def test_staleness_counts_from_the_newest_run(home):

@@ -123,17 +123,9 @@ def test_unusable_import_is_refused_before_the_regression_starts(home, tmp_path,
     workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
     for data, more, message in (
         ({"wc": "../mine"}, [], "data: invalid import wc/../mine"),
-        (
-            {"wc": "nosuch"},
-            [],
-            "data: unknown import of wc 'nosuch'; known: mine; create it with `lockstep import wc FILES --name nosuch`",
-        ),
+        ({"wc": "nosuch"}, [], "unknown import of wc 'nosuch'; known: mine; create it with `lockstep import wc FILES "),
         ({"gs": "mine"}, [], "data: the request imports events for 'gs' but does not run it"),
-        (
-            {"wc": "mine"},
-            ["--params", '{"wc": {"vocabulary": 7}}'],
-            "vocabulary=10000, but the request has vocabulary=7",
-        ),
+        ({"wc": "mine"}, ["--params", '{"wc": {"vocabulary": 7}}'], "=10000, but the request has vocabulary=7"),
     ):
         assert lockstep("run", "--applications", "wc", "--data", json.dumps(data), *more) == 2
         out, error = capfd.readouterr()
@@ -157,10 +149,7 @@ def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, mon
         (["fd", "a.csv", "--out", "w", "--name", "x"], "give either --name NAME, "),
         (["fd", "a.csv", "--name", "../x"], "--name '../x': use at most 61 letters, digits"),
         (["fd", "a.csv", "--out", "w", "--map", "ts"], "--map 'ts': write FIELD=COLUMN"),
-        (
-            ["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"],
-            "--map 'ts=b': ts already has the value 'a'",
-        ),
+        (["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"], "ts already has the value 'a'"),
         (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv does not exist"),
         (["fd", "fifo.csv", "--out", "w"], "fifo.csv is a FIFO: only regular files"),
         (["fd", "delta", "--out", "w"], "delta is a table of Delta Lake, and delta/_delta_log says which of its files"),
@@ -171,26 +160,13 @@ def test_bad_input_is_reported_before_anything_starts(home, tmp_path, capfd, mon
         (["fd", "--out", "w"], "give either files, or --stream NAME=PATH for each stream"),
         (["fd", "a.csv", "--stream", "Left=a.csv", "--out", "w"], "give either files, or --stream NAME=PATH"),
         (["fd", "--stream", "Left=a.csv", "--out", "w"], "app fd has one source: give its files without --stream"),
-        (
-            ["scalejoin", "a.csv", "--out", "w"],
-            "app scalejoin has 2 streams: give the file or the folder of each with --stream Left=PATH --stream Right",
-        ),
+        (["scalejoin", "a.csv", "--out", "w"], "app scalejoin has 2 streams: give the file or the folder of each with"),
         ([*TWO, "--stream", "Left=b.csv"], "--stream 'Left=b.csv': Left already has the value 'a.csv'"),
         ([*TWO[:3], *TWO[5:]], "app scalejoin: stream Right has no file: add --stream Right=PATH"),
-        (
-            [*TWO, "--stream", "right=b.csv"],
-            "--stream right=...: unknown stream of scalejoin 'right' (did you mean 'Right'?); known: Left, Right",
-        ),
+        ([*TWO, "--stream", "right=b.csv"], "unknown stream of scalejoin 'right' (did you mean 'Right'?); known: Left"),
         ([*TWO, "--stream", "Left"], "--stream 'Left': write NAME=PATH"),
-        (
-            [*TWO, "--map", "Left.a=b"],
-            "--map Left.a=...: the events of scalejoin have no field 'Left.a'; fields: Left.ts",
-        ),
-        (
-            TWO,
-            "a.csv has no column 'x' for the field x (i64) of scalejoin's stream Left; its columns: ts, line. Name "
-            "the right one with --map Left.x=COLUMN",
-        ),
+        ([*TWO, "--map", "Left.a=b"], "the events of scalejoin have no field 'Left.a'; fields: Left.ts"),
+        (TWO, "a.csv has no column 'x' for the field x (i64) of scalejoin's stream Left; its columns: ts, line. Name "),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--map", "ts=when"], "has no column 'when' for the field ts"),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--set", "entities=none"], "entities"),
     ):

@@ -88,31 +88,29 @@ def test_engine_receives_no_airflow_setting_and_no_secret(attempt, tmp_path, mon
     assert (seen["LOCKSTEP_APP_MODE"], seen["PATH"]) == ("fast", os.environ["PATH"])
 
 
-def test_successful_run_records_its_exit_code_and_host(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "print('hello')"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert left(attempt)["exit_code"] == 0
-    assert left(attempt)["error"] is None
+# A program, the driver's exit code, and the error that it records.
+ENDS = [
+    ("print('hello')", 0, None),
+    (
+        "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)",
+        1,
+        "operator debit, event 7: boom",
+    ),
+    ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV, "killed by SIGSEGV"),
+]
+
+
+@pytest.mark.parametrize(("program", "code", "error"), ENDS)
+def test_end_of_a_run_is_recorded_with_its_reason(attempt, tmp_path, program, code, error):
+    done = run(attempt, engine(tmp_path, program))
+    assert (done.returncode, done.stderr.strip()) == (code, error or "")
+    assert (left(attempt)["exit_code"], left(attempt)["error"]) == (code, error)
     assert left(attempt)["host"]
-    assert beside(attempt, "stdout.log").read_text() == "hello\n"
-
-
-def test_last_line_of_a_failed_run_is_its_reason(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)"))
-    assert done.returncode == 1
-    assert done.stderr.strip() == "operator debit, event 7: boom"
-    assert left(attempt)["error"] == "operator debit, event 7: boom"
-
-
-def test_killed_run_names_the_signal(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert done.returncode == 128 + signal.SIGSEGV
-    assert left(attempt)["error"] == "killed by SIGSEGV"
+    assert beside(attempt, "stdout.log").read_text() == ("" if code else "hello\n")
 
 
 def test_command_that_cannot_start_is_a_failed_run(attempt):
-    done = run(attempt, ["/no/such/engine"])
-    assert done.returncode == 1
+    assert run(attempt, ["/no/such/engine"]).returncode == 1
     assert left(attempt)["error"] == "cannot start /no/such/engine: No such file or directory"
 
 
@@ -146,21 +144,15 @@ def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
         lock.leave()
 
 
-def test_tethered_run_ends_with_the_tether_holder(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS), "--tether", stdin=subprocess.PIPE)
+@pytest.mark.parametrize(
+    ("option", "error"), [(["--tether"], "stopped"), (["--lease", "0.5"], "its connection was lost for ")]
+)
+def test_run_with_a_lost_connection_ends_at_once_or_with_its_lease(attempt, tmp_path, option, error):
+    driver = start(attempt, engine(tmp_path, HANGS), *option, stdin=subprocess.PIPE)
     pid = pid_in(attempt / "pid")
     driver.stdin.close()
     driver.wait(PATIENCE)
-    assert left(attempt)["error"] == "stopped"
-    assert not alive(pid)
-
-
-def test_run_with_a_lost_connection_stops_when_its_lease_ends(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS), "--lease", "0.5", stdin=subprocess.PIPE)
-    pid = pid_in(attempt / "pid")
-    driver.stdin.close()
-    driver.wait(PATIENCE)
-    assert left(attempt)["error"].startswith("its connection was lost for ")
+    assert left(attempt)["error"].startswith(error)
     assert not alive(pid)
 
 

@@ -18,7 +18,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
-from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
+from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
 from tests.infra.services import small_repository
 from tests.infra.services.small_repository import git
 from tests.reports.test_pages import Outline
@@ -47,15 +47,11 @@ def home(tmp_path) -> Home:
     """Two runs of this checkout on this host; the second one is the newest."""
     home = Home(tmp_path / "home")
     write_runs(home, (GREEN, FASTER))
-    planned = [
-        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
-        for spec in specs()
-    ]
     for run_id in (GREEN, FASTER):
         here = {"build": provenance.build(), "host": gethostname()}
         write_raw(home, "cells", run_id, [row | here for row in rows(home, "cells", run_id) or []])
         home.part("pairs", run_id).unlink()
-        write_json(home.run(run_id) / "plan.json", {"run_id": run_id, "workloads": [], "cells": planned})
+        write_json(home.run(run_id) / "plan.json", plan_of(run_id))
     return home
 
 

@@ -22,7 +22,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
-from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
+from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
 from tests.infra.services import small_repository
 from tests.infra.services.small_repository import commit, git, put
 
@@ -47,16 +47,12 @@ def home(tmp_path, repository) -> Home:
     """A green nightly, and the nightly after it in an edited checkout."""
     home = Home(tmp_path / "home")
     write_runs(home, (GREEN, FASTER))
-    planned = [
-        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
-        for spec in specs()
-    ]
     for run_id, name in ((GREEN, git(repository, "rev-parse", "--short", "night")), (FASTER, provenance.build())):
         facts = [row | {"build": name, "host": gethostname()} for row in rows(home, "cells", run_id) or []]
         write_raw(home, "cells", run_id, [row | {"yardstick": row["yardstick"] and "loop"} for row in facts])
         home.part("pairs", run_id).unlink()
-        plan = {"run_id": run_id, "workloads": [], "cells": planned, "matrix": NIGHTLY}
-        write_json(home.run(run_id) / "plan.json", plan | {"regression": {"gate_minutes": 1.0, "gate_against": ""}})
+        more = {"matrix": NIGHTLY, "regression": {"gate_minutes": 1.0, "gate_against": ""}}
+        write_json(home.run(run_id) / "plan.json", plan_of(run_id) | more)
     return home
 
 
