@@ -151,17 +151,13 @@ def label(cell: dict) -> str:
     return f"{cell['application']}/{cell['strategy']}/t{cell['threads']}"
 
 
-def test_every_planned_cell_has_its_verdict(result):
+def test_every_planned_cell_has_its_verdict_and_reason(result):
     assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
-    assert result["counts"] == {"equal": 4, "different": 1, "failed": 1, "not_run": 3} | {
-        "invariant_broken": 0,
-        "not_comparable": 0,
-    }
+    assert {verdict: count for verdict, count in result["counts"].items() if count} == Counter(EXPECTED.values())
     assert not result["green"]
     assert result["sentence"].startswith("4 of 9 cells equal the oracle; ")
-
-
-def test_failed_cells_have_their_reasons(result):
+    for cell in result["cells"]:
+        assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
     reasons = {label(cell): cell["reason"] for cell in result["cells"]}
     assert "outputs: 1 different" in reasons["gs/owners/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t2"]
@@ -173,11 +169,6 @@ def test_failed_stage_has_the_sentence_of_its_error(run):
     failures = run.status.failures
     assert failures["validate_outputs"] == "the run is red: 1 different, 4 equal, 1 failed, 3 not_run"
     assert re.match(r"\d+ of \d+ expectations hold, in \d+ data sets; .* rule ", failures["expectations"])
-
-
-def test_other_cells_finish_and_are_measured(result):
-    for cell in result["cells"]:
-        assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
 
 
 def test_all_stages_after_the_core_runs_ran(result):

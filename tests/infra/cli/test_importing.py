@@ -15,18 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import prepare_workloads
-from jobs.provenance import describe
 from jobs.session import CHECKOUT
 from streaming_core.cli.new import new
 from streaming_core.data import workload
-from streaming_core.oracle import oracle
-from streaming_core.regression import matrix
 from streaming_core.regression.home import Home
-from streaming_core.regression.request import RegressionSpec
-from streaming_core.run import engine
-from streaming_core.run.comparison import diff
-from streaming_core.run.way import RunSpec
 from tests.infra.cli.conftest import lockstep
 from tests.support import pages
 
@@ -41,6 +33,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, session, tmp_path, capsys):
+    """Its way through a regression is in tests/e2e/test_scheduler.py."""
     workload.write("fd", {"entities": 50}, 500, 1, tmp_path / "generated")
     events = [row for table in workload.read(tmp_path / "generated").blocks(500) for row in table.to_pylist()]
     random.Random(1).shuffle(events)
@@ -58,28 +51,12 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, sess
         f"           1  ts is not an integer (first: {tmp_path / 'events.csv'}, row 501)",
         "warning: set aside 1 of 501 rows (0.2 %; tolerated 0 %)",
     ]
-    # A regression plans it with its parameters.
-    request = {"applications": ["fd", "wc"], "executors": ["pooled"], "threads": [2], "data": {"fd": "mine"}}
-    planned = matrix.plan(RegressionSpec.parse(request), home, RUN_ID)
-    own, generated = planned["workloads"]
-    address = workload.read_manifest(folder)["address"]
-    assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
-    assert (own["params"]["entities"], "data" in generated) == (50, False)
-    (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
-    prepared, complaints = prepare_workloads.prepare(session, home, [own])
-    assert (prepared, complaints) == ({address}, {})
-    described = describe(home, own, True, None)
-    assert (described.origin, described.name, described.imported["rows"]) == ("import", "mine", 501)
-    assert [reason["samples"][0]["text"] for reason in described.imported["aside"]] == ["no,time,"]
-    assert described.checks[0].detail == "501 rows = 500 events + 1 set aside"
-    assert {check.result for check in described.checks} == {"passed"}
-    engine.run(RunSpec.parse(cell["spec"]), home.workload("fd", address), tmp_path / "run")
-    oracle.run(tmp_path / "generated", tmp_path / "oracle")
-    assert diff(tmp_path / "run", tmp_path / "oracle").text().startswith("equal: 500 outputs")
-    # Another import with the same name is not the planned one.
-    (folder / "manifest.json").unlink()
-    missing = prepare_workloads.prepare(session, home, [own | {"address": "0" * 16}])[1]["0" * 16]
-    assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
+    assert sorted(row["line"] for row in events) == sorted(lines_of(folder))
+    assert workload.read_manifest(folder)["params"]["entities"] == 50
+
+
+def lines_of(folder):
+    return [row["line"] for table in workload.read(folder).blocks(500) for row in table.to_pylist()]
 
 
 def test_tutorial_import_prints_the_output_on_its_page(home, session, package, tmp_path, capsys, monkeypatch):
