@@ -87,20 +87,19 @@ def get(server, token):
     return get
 
 
-PAGES = ["", "index.html", "performance.html", "style.css", f"{past_runs.LAST}/index.html", f"{past_runs.LAST}/"]
-PAGES += ["runs.html", f"{past_runs.LAST}/lockstep-{past_runs.LAST}.html"]
+RUN = past_runs.LAST
+PAGES = ["", "index.html", "performance.html", "style.css", "runs.html", f"{RUN}/index.html", f"{RUN}/"]
 PAGES += [
-    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[0]}.html",
-    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[-2]}.html",
+    f"{RUN}/lockstep-{RUN}.html",
+    f"{RUN}/summary.json",
+    "data_docs/index.html",
+    "dbt/index.html",
+    "dbt/docs.html",
 ]
-PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
+PAGES += [f"{RUN}/beside-{other}.html" for other in (past_runs.RUN_IDS[0], past_runs.RUN_IDS[-2])]
 # In the reports, where each leads to.
-LINKS = {
-    "link.html": "../secret.html",
-    "folder": "..",
-    "index/index.html": "../../secret.html",
-    "circle.html": "circle.html",
-}
+LINKS = {"link.html": "../secret.html", "folder": "..", "index/index.html": "../../secret.html"}
+LINKS["circle.html"] = "circle.html"
 
 
 DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
@@ -377,19 +376,14 @@ def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, know
             session.query(DagModel).filter_by(dag_id=f"{DAG_ID}_nightly").delete()
 
 
-def test_pages_say_that_no_run_exists(get, tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    assert "No runs yet" in get("/lockstep/").text
-    assert "No run has been measured yet" in get("/lockstep/performance.html").text
-    assert get("/lockstep/style.css").status_code == 200
-
-
 def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path, monkeypatch):
     from airflow.models import DagRun
     from airflow.utils.session import create_session
 
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     page = get("/lockstep/")
+    assert "No runs yet" in page.text
+    assert "No run has been measured yet" in get("/lockstep/performance.html").text
     assert '<form method="post" action="smoke">' in page.text
     assert "form-action 'self'" in page.headers["Content-Security-Policy"]
     login = {"Cookie": f"_token={token}"}
@@ -406,15 +400,6 @@ def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):
-    views = [
-        view
-        for plugin in get("/api/v2/plugins").json()["plugins"]
-        for view in plugin["external_views"]
-        if plugin["name"] == "lockstep"
-    ]
-    names = {(view["name"], view["destination"], view.get("category")) for view in views}
-    assert names == {
-        (TITLE, "nav", None),
-        (TITLE, "dag_run", None),
-        (f"{TITLE} documentation", "nav", "docs"),
-    }
+    (plugin,) = [one for one in get("/api/v2/plugins").json()["plugins"] if one["name"] == "lockstep"]
+    names = {(view["name"], view["destination"], view.get("category")) for view in plugin["external_views"]}
+    assert names == {(TITLE, "nav", None), (TITLE, "dag_run", None), (f"{TITLE} documentation", "nav", "docs")}

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from reports.history import History, Run
-from streaming_core.regression.fleet import LOCAL, claims, losses
+from streaming_core.regression.fleet import claims, losses
 from streaming_core.regression.home import Home
-from streaming_core.regression.project import PREFIX, named
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.nodes import Node
 from tests.e2e.scheduled import RUNS, Airflow
@@ -224,18 +224,6 @@ def test_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, nodes
     assert verdicts(gated) == [("too_short", None)]
     names = {path.read_text().strip() for path in (nodes["node-c"].folder / "builds").glob("*/streaming_core/BUILD")}
     assert {gated.cells[0].gate.baseline, gated.build} <= names
-
-
-@pytest.mark.parametrize("host", ["stored", LOCAL])
-def test_speed_gate_dag_measures_a_run_against_a_commit(airflow, home, gated, host):
-    run = gated if host == "stored" else small_run(airflow, hosts=[LOCAL])
-    path = f"/api/v2/dags/{named('speed_gate')}/dagRuns"
-    conf = {"against": "HEAD", "run": run.run_id}
-    gate = airflow.call(path, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
-    assert wait_for(lambda: ended(airflow, gate, named("speed_gate")), PATIENCE) == "success"
-    assert verdicts(History(home).run(run.run_id)) == [("too_short", None)]
-    page = airflow.call(f"/lockstep/{run.run_id}/index.html", raw=True)
-    assert "Against HEAD (" in page
 
 
 def test_gate_command_measures_on_the_host_and_reports_an_unreachable_one(airflow, copied, gated, nodes):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -17,8 +16,6 @@ from streaming_core.regression.home import Home
 from tests.support import checkout
 
 pytestmark = pytest.mark.e2e
-# An update needs these files and those of the root.
-FEW = ("dags/matrices/smoke.yaml", "docs/how-to/choose-a-plan.md", "docs/overview.png", "streaming_core/apps/wc.py")
 NAME, TITLE, PREFIX = "fraud-checks", 'Fraud "checks": C:\\new \U0001f468\u200d\U0001f4bb <b> & #1', "fraud_checks_"
 OWN = {
     ".copier-answers.yml.jinja",
@@ -184,18 +181,6 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     assert f"<b>{escape(TITLE)}</b>" in page
     assert f"<code>{PREFIX}streaming_regression</code>" in page
     assert ">Lockstep<" not in page
-
-
-@pytest.mark.slow
-def test_update_keeps_changes_of_the_project_and_adds_those_of_the_template(tmp_path):
-    template = tmp_path / "template"
-    for name in tracked(checkout.ROOT):  # of few files, because copier renders every path several times
-        if "/" not in name or name in FEW:
-            (template / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(checkout.ROOT / name, template / name)
-    project = copy(checkout.commit(template), tmp_path / NAME)
-    update(project, template)
-    check_update(project)
 
 
 def check_update(project: Path) -> None:

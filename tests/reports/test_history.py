@@ -88,10 +88,7 @@ def test_rates_and_durations_are_readable():
         (short_json(0), "0"),
         (short_json(False), "false"),
         (short_json([]), ""),
-        (
-            words({"nodes": [0, 1], "tables": "on all nodes", "why": None, "extra_ns": 0}),
-            "nodes 0, 1; tables on all nodes; extra ns 0",
-        ),
+        (words({"nodes": [0, 1], "why": None, "extra_ns": 0}), "nodes 0, 1; extra ns 0"),
         (_topology({"cores": [{}, {}], "sockets": 1, "nodes": [0]}), "2 cores, 1 socket, 1 memory node"),
     ],
 )

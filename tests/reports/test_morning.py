@@ -103,15 +103,6 @@ def test_list_includes_refused_and_unpublished_runs(home):
         assert phrase in page.text
 
 
-def test_list_line_equals_the_verdict_of_its_run(home):
-    history = History(home)
-    nightly(home, LAST)
-    before = [overview.line(history, run_id) for run_id in RUN_IDS]
-    published(home, *RUN_IDS)
-    assert [overview.line(History(home), run_id) for run_id in RUN_IDS] == before
-    assert (before[-1].slower, before[-1].matrix, before[-1].color) == (1, "nightly 3f2a91c0", "red")
-
-
 def test_ways_without_a_recent_run_are_named(home):
     past_runs.add(home, LATER, applications=["wc"])
     coverage = overview.coverage(History(home))

@@ -13,9 +13,7 @@ import pytest
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
-from reports.views.outcome import events
 from reports.views.performance import Measured, Performance
-from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -141,15 +139,6 @@ def test_run_with_overrides_is_not_called_a_nightly():
     assert label("nightly 3f2a91c0") == "2026-01-05 02:00 UTC, nightly"
     assert label("nightly 3f2a91c0, overrides events") == "2026-01-05 02:00 UTC, nightly with overrides"
     assert label("") == "2026-01-05 02:00 UTC"
-
-
-def test_event_counts_are_described_in_words():
-    generated = {app: Input(app, "{}", 1, 1) for app in ("gs", "sl")}
-    assert events(generated) == "1 event per application"
-    mine = Input("wc", "{}", 700, None, "address", "mine")
-    assert events(generated | {"wc": mine}) == "wc: 700 events of the import mine; 1 event per other application"
-    assert events({"wc": mine}) == "wc: 700 events of the import mine"
-    assert events({}) == ""
 
 
 def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):

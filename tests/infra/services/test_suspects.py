@@ -111,16 +111,6 @@ def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     }
 
 
-def test_measurement_out_of_time_leaves_no_partial_cell(home, monkeypatch, tmp_path):
-    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
-    reference = suspects.find_reference(home, FASTER, "")
-    baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
-    order = suspects.choose(home, FASTER, reference, baseline)
-    short = Budget(time.monotonic() + 1.0, "time ended")
-    for row in suspects.measure(home, FASTER, order, baseline, short, lambda line: None):
-        assert (row["pair"], row["error"]) == (UNMEASURED, "time ended")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
