@@ -1,7 +1,5 @@
 """An AIRFLOW_HOME of its own for every test process, made before anything imports Airflow."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Alerts, sent to a real mail server and a real HTTP server on loopback: texts, failures, no secrets in logs."""
 
-from __future__ import annotations
-
 import asyncio
 import email
 import json

@@ -1,7 +1,5 @@
 """The questions to Airflow's users before a decision, and the effect of their answers."""
 
-from __future__ import annotations
-
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 

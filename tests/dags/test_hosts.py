@@ -1,7 +1,5 @@
 """Hosts behind Airflow connections: this machine, and one behind a real SSH server that this test starts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The DAG import_data: the values that its form accepts and refuses, and an import of two streams by its tasks."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

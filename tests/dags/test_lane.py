@@ -1,7 +1,5 @@
 """A lane runs cells on its host, continues after a failed one, and leaves cells that it cannot run to other lanes."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import json

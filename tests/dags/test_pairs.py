@@ -1,7 +1,5 @@
 """Cells that ran on another host are measured there: a real SSH server, real wheels, and a small engine."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

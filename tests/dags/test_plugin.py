@@ -1,7 +1,5 @@
 """The pages behind Airflow's login: the real API server application, with the plugin mounted by Airflow itself."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

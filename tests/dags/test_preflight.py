@@ -1,7 +1,5 @@
 """The preflight of a host behind a real SSH server, and the build that the host gets."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

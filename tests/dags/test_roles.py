@@ -4,8 +4,6 @@ A request of a role without the permission gets 403. With it, the API reads the 
 DAG was parsed, or 200.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

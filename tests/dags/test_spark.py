@@ -1,7 +1,5 @@
 """The hook that all Spark tasks ask for the URL of their server."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A user that stops a run, or a task of it, through Airflow's API is named in the run's status."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The structure of the DAGs, whatever their tasks do."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """No run is green without a verdict: neither a refused request, nor a run that a person ends."""
 
-from __future__ import annotations
-
 import datetime
 import json
 

@@ -1,7 +1,5 @@
 """One warehouse over a synthetic history, built once for all tests: a build with its own Spark server is slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

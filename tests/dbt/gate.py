@@ -3,8 +3,6 @@
 Tests of error rates over many cells use it. Another test compares it with the warehouse's SQL (dbt/macros/gate.sql).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Figures are plain functions of run, threads and repetition. So a test can state 
 it as the mart does.
 """
 
-from __future__ import annotations
-
 import json
 
 from jobs.raw import write_raw

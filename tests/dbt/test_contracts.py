@@ -1,7 +1,5 @@
 """Every mart has an enforced contract, and a NULL where it declares none is refused, which Parquet alone lets pass."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

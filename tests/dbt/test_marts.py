@@ -1,7 +1,5 @@
 """The marts over a known history have the expected content, and dbt's own tests and unit tests pass on it."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

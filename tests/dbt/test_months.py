@@ -1,7 +1,5 @@
 """Builds replace only the months that changed, and removed and broken runs leave the marts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Static checks of the dbt project's files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

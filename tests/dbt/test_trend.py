@@ -1,7 +1,5 @@
 """The trend: the SQL follows the rule, and the rule errs as rarely as docs/explanation/speed-verdicts.md says."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

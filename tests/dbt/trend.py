@@ -4,8 +4,6 @@ Tests of error rates over a thousand nights of a hundred cells use it. Another t
 (dbt/macros/trend.sql), night by night.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Fixtures of end-to-end tests: a copy of the checkout, and a shell in it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -9,8 +9,6 @@ makes its runs in turns with this one. Leave the machine alone meanwhile.
 The exit code is 1 if a limit of `LIMITS` does not hold, or if --before is not slower with every size.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -3,8 +3,6 @@
 LOCKSTEP_APP_FAULTS names the faults, a JSON object: part of a cell's name -> wrong | crash | vanish | hang.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

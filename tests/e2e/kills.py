@@ -7,8 +7,6 @@ Python processes and the rows that were shuffled there. A new worker starts at o
 and ends with exit code 1 if a result differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

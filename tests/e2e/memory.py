@@ -9,8 +9,6 @@ executor; `worker`, a Python process of a Spark task; and `driver`, the process 
 The exit code is 1 if a process holds more than `LIMIT`, or with ten times the events more than `GROWTH` times as much.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -17,8 +17,6 @@ Every night is late on purpose, so the triggerer has to send the deadline alert.
 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

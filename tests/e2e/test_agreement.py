@@ -4,8 +4,6 @@ After each, the overview, the list of runs, the run's page, its one file, the Da
 `lockstep run` say the same. tests/reports/test_status.py has the other mishaps.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

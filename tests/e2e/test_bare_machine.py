@@ -4,8 +4,6 @@ The machine is a folder that debootstrap fills. Each command runs there in a chr
 mounts and processes end with it. The machine has our settings for package registries.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Decisions through a real scheduler: Airflow asks, a user responds, and pages name the user and the reason."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ One start of Airflow serves all scenarios:
 - the speed gate on a host: of a run, of the DAG `speed_gate`, and of `lockstep gate`
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -5,8 +5,6 @@ in its output, in that order. The longer commands of a page are in ```console bl
 those.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """Ctrl-C on `make run`: everything ends, nothing is left running, and Airflow knows that the run is over."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

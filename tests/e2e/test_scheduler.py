@@ -4,8 +4,6 @@ The run has a wrong, a crashed and a missing cell, a workload that cannot be gen
 Tests check the verdict of each, and that the other cells are unaffected.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import random

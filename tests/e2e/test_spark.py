@@ -1,7 +1,5 @@
 """Runs on an external Spark Connect server, and cells that lose their workers. test_stack.py has a cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A project: `copier copy` makes it with its own names, and `copier update` brings a newer Lockstep into it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

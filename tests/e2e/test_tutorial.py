@@ -1,7 +1,5 @@
 """The tutorial, followed to the letter in a copy of the checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every type of the language in events, outputs, states and tables of a user's applications, through a whole run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

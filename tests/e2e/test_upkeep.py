@@ -1,7 +1,5 @@
 """Import and retention through a real scheduler, started from the forms; and the refusals of the tasks."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

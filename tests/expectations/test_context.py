@@ -1,7 +1,5 @@
 """The files that a validation writes are a context of Great Expectations, and it uses only their Checkpoints."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Files that a user names, as a workload: every value in its field's type or kept aside with a reason, in one order."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

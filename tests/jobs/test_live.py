@@ -1,7 +1,5 @@
 """Files in a folder become recorded micro-batches once and in order, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

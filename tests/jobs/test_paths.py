@@ -1,7 +1,5 @@
 """An import refuses files outside the roots, and other than regular files, in one line."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The check of executors reports, before the first cell, whatever would make a cell wrong or fail there."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs import spark_check

@@ -3,8 +3,6 @@
 Five nights of two applications; in the last one cell differs, one crashed and one never ran.
 """
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

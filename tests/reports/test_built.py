@@ -1,7 +1,5 @@
 """The page of dbt's build in a run: failures first, and a link from the run."""
 
-from __future__ import annotations
-
 import pytest
 
 from reports.publish import publish

@@ -1,7 +1,5 @@
 """Every number of cells is the same on all pages, in the one-file report, in `lockstep report` and in its JSON."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Pages take the theme of their frame: Airflow sets the color-scheme of the surrounding document."""
 
-from __future__ import annotations
-
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread

@@ -1,7 +1,5 @@
 """The report on a build against another commit, and acknowledgements with person and reason."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The history of past runs, including unfinished ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.raw import write_raw

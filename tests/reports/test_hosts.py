@@ -1,7 +1,5 @@
 """The hosts of a run on its page: the preflight of each, and the reason of an omission."""
 
-from __future__ import annotations
-
 import pytest
 
 from reports.publish import publish

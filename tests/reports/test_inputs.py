@@ -1,7 +1,5 @@
 """The page of a run's inputs: imports with the rows set aside, checks that were made, and those that were not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

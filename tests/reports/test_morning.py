@@ -1,7 +1,5 @@
 """The overview in the morning: broken and slower cells with their start, stale ways, and the list of all runs."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Where nothing was judged, no sentence, page, alert or table says that no speed changed."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The performance pages: charts of one run, titles that name events, application and host, the history of each cell."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The verdict on speed, as people read it: on the pages, in the table, and apart from right and wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The overview is the state: each cell as its latest comparable run judged it, whatever was requested since."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Pages, the one-file report, `lockstep report` and the verdict agree on how a run ended."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Times on pages have a date, a zone and a form that a browser reads; ages need the time of the request."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

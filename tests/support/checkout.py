@@ -1,7 +1,5 @@
 """A copy of this checkout with its own environment, for tests that change files like a user."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Pages are those of a sample home (sample_home.py), within an Airflow that is started for it.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import sys

@@ -1,7 +1,5 @@
 """The page of benchmarks: the newest right figures beside those of the paper, all as text."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

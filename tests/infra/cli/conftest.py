@@ -1,7 +1,5 @@
 """The command line in the tests' own process: it ends as it does in a shell, with a code and a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.cli import command

@@ -1,7 +1,5 @@
 """Acknowledgements are recorded with name and reason, and shown on the pages; bad ones and damaged ones are refused."""
 
-from __future__ import annotations
-
 import pyarrow.parquet as pq
 import pytest
 

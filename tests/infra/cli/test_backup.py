@@ -1,7 +1,5 @@
 """lockstep backup and restore: history and decisions go into one file and come back; bad files change nothing."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """`lockstep check` runs an application in every way of its kind, and reports a failure in one line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: bad input gets one line and exit code 2, and writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """infra/setup/environment: make and `lockstep` give every program the same environment, whatever the shell has set."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`lockstep import`: data of a user's own is a workload like any other, for one command and for a regression."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

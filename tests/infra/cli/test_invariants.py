@@ -1,7 +1,5 @@
 """`lockstep invariants` reports the invariants of a repeated run as the page of the cell does."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """lockstep prune removes reproducible files, and no history."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

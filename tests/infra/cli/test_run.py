@@ -1,7 +1,5 @@
 """`lockstep run` beside another run: it shows the other run and its progress."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`lockstep sql` queries marts and raw tables, and gives a query no way to change anything."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """`lockstep stop` ends only the processes that an earlier UI left running, and names them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

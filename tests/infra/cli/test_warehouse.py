@@ -1,7 +1,5 @@
 """lockstep warehouse rebuild: its refusals, its lock, and marts from raw results alone."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Each commit has a tag:
 - `bare` has no crate.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

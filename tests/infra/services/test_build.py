@@ -1,7 +1,5 @@
 """Commits are built in a worktree that is gone afterwards, whole or not at all, and once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """infra/services/cell.py with small programs in place of the engine: start, stop and record of a process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Appends to the chain of decisions all land, and readers notice any single change of it."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The whole gate: its refusals before any build, and its verdicts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

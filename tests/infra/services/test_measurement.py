@@ -1,7 +1,5 @@
 """The measurement of a run's cells: the measurable ones, and the content of its rows."""
 
-from __future__ import annotations
-
 import json
 from socket import gethostname
 

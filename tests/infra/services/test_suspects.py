@@ -1,7 +1,5 @@
 """The speed gate after a nightly: the cells that it measures, their order, and the reasons for the others."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel of a build, and the program that unpacks it on a host, completely or not at all."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
