@@ -139,12 +139,9 @@ def attempt(home):
 
 
 def trigger(host: SshHost, attempt: Path, patience: float = 30.0, workload: Path | None = None) -> CellTrigger:
+    lane = {"home": str(host.home.root), "run": attempt.parent.parent.name, "host": host.connection.conn_id}
     return CellTrigger(
-        lane={
-            "home": str(host.home.root),
-            "run": attempt.parent.parent.name,
-            "host": host.connection.conn_id,
-        },
+        lane=lane,
         cell=attempt.parent.name,
         attempt=attempt.name,
         command=host.command(attempt, workload or host.home.workload("gs", "w"), 600),
@@ -225,14 +222,8 @@ def test_wrong_password_is_not_shown(ssh, home, monkeypatch, caplog):
     assert "not the right one" not in f"{reason}{caplog.text}"
 
 
-HOSTILE = [
-    "$(touch marker)",
-    "`touch marker`",
-    "; touch marker #",
-    "'; touch marker; '",
-    '" && touch marker "',
-    "| touch",
-]
+HOSTILE = ["$(touch marker)", "`touch marker`", "; touch marker #", "'; touch marker; '", '" && touch marker "']
+HOSTILE += ["| touch"]
 
 
 @pytest.mark.parametrize("text", some([*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"], quick=2))

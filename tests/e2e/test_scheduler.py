@@ -36,14 +36,8 @@ from tests.support.waiting import wait_for
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
 # The DAGs with a form, and the fields that a person must fill in.
-FORMS = {
-    "import_data": {"Name": "mine"},
-    "streaming_regression": {},
-    "speed_gate": {"Against": "HEAD"},
-    "acknowledge_run": {},
-    "retention": {},
-    "back_up_history": {},
-}
+FORMS = {"import_data": {"Name": "mine"}, "speed_gate": {"Against": "HEAD"}}
+FORMS |= dict.fromkeys(("streaming_regression", "acknowledge_run", "retention", "back_up_history"), {})
 MINUTE, DELAY = 60_000, 5_000  # milliseconds
 
 FAULTS = {
@@ -51,30 +45,13 @@ FAULTS = {
     "gs.transactional.serial.t2": "crash",
     "wc.pooled.affinity.t2": "vanish",
 }
-EXPECTED = {
-    "clicks/gate/t2": "equal",
-    "clicks/spark/t2": "equal",
-    "gs/owners/t2": "different",
-    "gs/serial/t2": "failed",
-    "wc/affinity/t2": "not_run",
-    "wc/gate/t2": "equal",
-    "wc/spark/t2": "equal",
-    "sl/owners/t2": "not_run",
-    "sl/serial/t2": "not_run",
-}
-OPTIONS = {
-    "applications": "gs,sl,wc,clicks",
-    "executors": "transactional,pooled,pinned,spark",
-    "schemes": "owners,serial",
-    "channels": "gate",
-    "plans": "replicated",
-    "threads": "2",
-    "events": "3000",
-    "data": '{"clicks": "nightly"}',
-    "params": '{"sl": {"n_items": 1}}',  # a transfer needs two accounts: the generator refuses
-    "repetitions": "1",
-    "seconds": "0",
-}
+EXPECTED = dict.fromkeys(("clicks/gate/t2", "clicks/spark/t2", "wc/gate/t2", "wc/spark/t2"), "equal")
+EXPECTED |= dict.fromkeys(("wc/affinity/t2", "sl/owners/t2", "sl/serial/t2"), "not_run")
+EXPECTED |= {"gs/owners/t2": "different", "gs/serial/t2": "failed"}
+OPTIONS = {"applications": "gs,sl,wc,clicks", "executors": "transactional,pooled,pinned,spark", "threads": "2"}
+OPTIONS |= {"schemes": "owners,serial", "channels": "gate", "plans": "replicated", "events": "3000"}
+OPTIONS |= {"data": '{"clicks": "nightly"}', "repetitions": "1", "seconds": "0"}
+OPTIONS["params"] = '{"sl": {"n_items": 1}}'  # a transfer needs two accounts: the generator refuses
 
 pytestmark = pytest.mark.e2e
 
@@ -344,22 +321,16 @@ def test_form_sends_typed_values_and_shows_why_one_is_refused(airflow, browser):
     assert (conf["reorders"], conf["hosts"], conf["events"]) == (["lock"], ["node"], "700")
 
 
-@pytest.mark.parametrize(
-    ("dag", "conf", "line"),
-    some(
-        [
-            ("streaming_regression", {"events": None}, "Invalid input for param events: None is not of type"),
-            ("retention", {"days": 3}, "Invalid input for param days: 3 is less than the minimum of 7"),
-            ("back_up_history", {"keep": 0}, "Invalid input for param keep: 0 is less than the minimum of 1"),
-            (
-                "import_data",
-                {"application": "wc", "name": "../a"},
-                "Invalid input for param name: '../a' does not match",
-            ),
-            ("speed_gate", {}, "Invalid input for param against: "),
-        ]
-    ),
-)
+INVALID = [
+    ("streaming_regression", {"events": None}, "Invalid input for param events: None is not of type"),
+    ("retention", {"days": 3}, "Invalid input for param days: 3 is less than the minimum of 7"),
+    ("back_up_history", {"keep": 0}, "Invalid input for param keep: 0 is less than the minimum of 1"),
+    ("import_data", {"application": "wc", "name": "../a"}, "Invalid input for param name: '../a' does not match"),
+    ("speed_gate", {}, "Invalid input for param against: "),
+]
+
+
+@pytest.mark.parametrize(("dag", "conf", "line"), some(INVALID))
 def test_invalid_param_of_any_dag_is_refused_in_one_line(airflow, dag, conf, line):
     def refusal():
         with pytest.raises(urllib.error.HTTPError) as refused:

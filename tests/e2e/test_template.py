@@ -15,14 +15,8 @@ from tests.support import checkout
 
 pytestmark = pytest.mark.e2e
 NAME, TITLE, PREFIX = "fraud-checks", 'Fraud "checks": C:\\new \U0001f468\u200d\U0001f4bb <b> & #1', "fraud_checks_"
-OWN = {
-    ".copier-answers.yml.jinja",
-    "copier.yml",
-    ".github/workflows/release.yml",
-    "mkdocs.yml.jinja",
-    "pyproject.toml.jinja",
-    "tests/e2e/test_template.py",
-}
+OWN = {".copier-answers.yml.jinja", "copier.yml", ".github/workflows/release.yml", "tests/e2e/test_template.py"}
+OWN |= {"mkdocs.yml.jinja", "pyproject.toml.jinja"}
 # The ids in Airflow, as a project's own AIRFLOW_HOME has them.
 LIST = """
 import json, pathlib, sys
@@ -90,17 +84,8 @@ def shell(project, tmp_path_factory, with_compiled):
 
 
 def copy(template: Path, folder: Path) -> Path:
-    copier(
-        folder.parent,
-        "copy",
-        "--defaults",
-        "--data",
-        f"name={NAME}",
-        "--data",
-        f"title={TITLE}",
-        str(template),
-        str(folder),
-    )
+    data = ["--data", f"name={NAME}", "--data", f"title={TITLE}"]
+    copier(folder.parent, "copy", "--defaults", *data, str(template), str(folder))
     return checkout.commit(folder)
 
 
@@ -134,9 +119,7 @@ def edit(path: Path, pattern: str, replacement: str) -> None:
 
 
 def tracked(folder: Path) -> set[str]:
-    return set(
-        subprocess.run(["git", "ls-files"], cwd=folder, capture_output=True, text=True, check=True).stdout.split()
-    )
+    return set(subprocess.check_output(["git", "ls-files"], cwd=folder, text=True).split())
 
 
 @pytest.mark.slow
@@ -161,10 +144,8 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     assert settings == old
     with open(project / "mkdocs.yml") as file:
         assert yaml_load(file)["site_name"] == TITLE
-    (line,) = [
-        line for line in shell(".venv/bin/python", "-c", LIST, str(shell.log)).splitlines() if line[:4] == "ids "
-    ]
-    ids = json.loads(line[4:])
+    printed = shell(".venv/bin/python", "-c", LIST, str(shell.log)).splitlines()
+    (ids,) = [json.loads(line[4:]) for line in printed if line[:4] == "ids "]
     files = {path.stem for path in (project / "dags").glob("*.py")} - {"__init__", "nightly"}
     assert ids["dags"] == sorted(PREFIX + name for name in {*files, "streaming_regression_nightly"})
     assert ids["errors"] == []
@@ -218,12 +199,8 @@ def test_project_runs_an_application_and_is_green_after_an_update(template, proj
     check_update(project)
     assert shell(".venv/bin/lockstep", "check", "cards", "--events", "500")
     shell(".venv/bin/python", "-m", "infra.reference")  # as `make docs` does, because of the new application
-    folders = [
-        "tests/dags",
-        "tests/streaming_core/regression/test_project.py",
-        "tests/test_layers.py",
-        "tests/infra/reference",
-    ]
+    folders = ["tests/dags", "tests/streaming_core/regression/test_project.py", "tests/test_layers.py"]
+    folders += ["tests/infra/reference"]
     output = shell(".venv/bin/python", "-m", "pytest", "-q", "-m", "not slow", *folders)
     assert re.search(r"\d\d+ passed", output)
     assert "skipped" not in output

@@ -124,15 +124,9 @@ def test_cell_has_the_verdict_of_its_checks(world):
     load_metrics.work(world.home, RUN_ID)
     wanted = ["not_run", "failed", "not_run"]
     assert [row["verdict"] for row in loaded(world, "cells")] == wanted, "nothing was compared yet"
+    compared = {"check": "outputs", "expected_rows": 60, "actual_rows": 60}
     checks = [
-        {
-            "cell": cell["cell"],
-            "check": "outputs",
-            "verdict": verdict,
-            "expected_rows": 60,
-            "actual_rows": 60,
-            "extra": n,
-        }
+        compared | {"cell": cell["cell"], "verdict": verdict, "extra": n}
         for cell, verdict, n in zip(world.cells[:2], ("equal", "different"), (0, 1), strict=True)
     ]
     write_raw(world.home, "verdicts", RUN_ID, checks)

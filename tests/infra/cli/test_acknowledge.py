@@ -50,20 +50,18 @@ def changed(home: Home) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    some(
-        [
-            ["acknowledge", past_runs.LAST, "--reason", "x"],
-            ["acknowledge", past_runs.LAST, "--reason", "x", "--withdraw"],
-            ["prune"],
-            ["prune", "--dry-run"],
-            ["report"],
-            ["report", "--json"],
-        ],
-        2,
-    ),
-)
+ACKNOWLEDGE = ["acknowledge", past_runs.LAST, "--reason", "x"]
+READERS = [
+    ACKNOWLEDGE,
+    [*ACKNOWLEDGE, "--withdraw"],
+    ["prune"],
+    ["prune", "--dry-run"],
+    ["report"],
+    ["report", "--json"],
+]
+
+
+@pytest.mark.parametrize("arguments", some(READERS, 2))
 def test_changed_entry_is_refused_by_name_in_one_line(home, capsys, arguments):
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0

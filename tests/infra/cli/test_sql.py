@@ -91,21 +91,10 @@ def test_message_without_history_says_how_to_start_one(capsys, tmp_path, monkeyp
 
 
 # The first group is no statement that reads. DuckDB itself refuses the second one.
-STATEMENTS = [
-    "COPY (SELECT 1) TO '{file}'",
-    "COPY raw_cells FROM '{file}'",
-    "EXPORT DATABASE '{folder}'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
-    "ATTACH '{file}'",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "SET enable_external_access = true",
-    "RESET lock_configuration",
-    "DELETE FROM raw_cells",
-    "DROP VIEW raw_cells",
-    "CREATE TABLE t AS SELECT 1",
-    "CREATE PERSISTENT SECRET s (TYPE s3)",
-]
+STATEMENTS = ["COPY (SELECT 1) TO '{file}'", "COPY raw_cells FROM '{file}'", "EXPORT DATABASE '{folder}'"]
+STATEMENTS += ["EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'", "ATTACH '{file}'", "INSTALL httpfs", "LOAD httpfs"]
+STATEMENTS += ["SET enable_external_access = true", "RESET lock_configuration", "DELETE FROM raw_cells"]
+STATEMENTS += ["DROP VIEW raw_cells", "CREATE TABLE t AS SELECT 1", "CREATE PERSISTENT SECRET s (TYPE s3)"]
 READS = [
     "SELECT * FROM '{secret}'",
     "SELECT * FROM read_csv('{secret}')",
