@@ -37,7 +37,7 @@ PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
 # The DAGs with a form, and the fields that a person must fill in.
 FORMS = {"import_data": {"Name": "mine"}, "speed_gate": {"Against": "HEAD"}}
-FORMS |= dict.fromkeys(("streaming_regression", "acknowledge_run", "retention", "back_up_history"), {})
+FORMS |= {name: {} for name in ("streaming_regression", "acknowledge_run", "retention", "back_up_history")}
 MINUTE, DELAY = 60_000, 5_000  # milliseconds
 
 FAULTS = {
