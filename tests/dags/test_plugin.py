@@ -87,13 +87,8 @@ def get(server, token):
 
 RUN = past_runs.LAST
 PAGES = ["", "index.html", "performance.html", "style.css", "runs.html", f"{RUN}/index.html", f"{RUN}/"]
-PAGES += [
-    f"{RUN}/lockstep-{RUN}.html",
-    f"{RUN}/summary.json",
-    "data_docs/index.html",
-    "dbt/index.html",
-    "dbt/docs.html",
-]
+PAGES += [f"{RUN}/lockstep-{RUN}.html", f"{RUN}/summary.json"]
+PAGES += ["data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
 PAGES += [f"{RUN}/beside-{other}.html" for other in (past_runs.RUN_IDS[0], past_runs.RUN_IDS[-2])]
 # In the reports, where each leads to.
 LINKS = {"link.html": "../secret.html", "folder": "..", "index/index.html": "../../secret.html"}
@@ -192,28 +187,10 @@ def test_run_can_be_compared_with_any_earlier_run(get):
 
 
 # Encoded, because clients resolve plain dots themselves.
-OUTSIDE = [
-    "%2e%2e/secret.html",
-    "..%2fsecret.html",
-    "data_docs/%2e%2e/%2e%2e/secret.html",
-    "%2fetc/passwd",
-    "notes.exe",
-    # The same, hidden or led to by links.
-    "docs/%2e%2e/secret.html",
-    "docs/..%2fsecret.html",
-    "docs/sitemap.xml",
-    "docs/tutorial.html",
-    ".hidden/index.html",
-    ".hidden/",
-    *LINKS,
-    "folder/",
-    "folder/secret.html",
-    "index/",
-    # No name that a file could have.
-    "%00.html",
-    f"{'x' * 300}.html",
-    f"{'x/' * 5000}y.html",
-]
+OUTSIDE = ["%2e%2e/secret.html", "..%2fsecret.html", "data_docs/%2e%2e/%2e%2e/secret.html", "%2fetc/passwd"]
+OUTSIDE += ["notes.exe", "docs/%2e%2e/secret.html", "docs/..%2fsecret.html", "docs/sitemap.xml", "docs/tutorial.html"]
+OUTSIDE += [".hidden/index.html", ".hidden/", *LINKS, "folder/", "folder/secret.html", "index/"]  # hidden, or links
+OUTSIDE += ["%00.html", f"{'x' * 300}.html", f"{'x/' * 5000}y.html"]  # names that no file could have
 
 
 @pytest.mark.parametrize("path", OUTSIDE)

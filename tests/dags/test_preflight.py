@@ -134,49 +134,39 @@ def test_host_with_a_wrong_connection_has_a_reason_in_one_line(fault, connect, h
     assert not list(home.root.glob(".preflight-*"))
 
 
+# What an interpreter does before every program, by the fault that it has.
+CODE = {
+    "old": "import platform, sys; sys.version_info = (3, 9, 2); platform.python_version = lambda: '3.9.2'",
+    "free-threaded": "import sysconfig; real = sysconfig.get_config_var\n"
+    "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)",
+    "another processor": "import sysconfig; sysconfig.get_platform = lambda: 'linux-riscv64'",
+    "other packages": "from importlib import metadata; real = metadata.version\n"
+    "def version(name):\n"
+    "    if name == 'pyarrow': raise metadata.PackageNotFoundError(name)\n"
+    "    return '0.1' if name == 'numba' else real(name)\n"
+    "metadata.version = version",
+    "old system": "import sys; sys.modules['streaming_core._runtime'] = None",
+    **{
+        f"clock {side}": f"import time; real = time.time; time.time = lambda: real() {shift}"
+        for side, shift in (("ahead", "+ 90"), ("behind", "- 90"))
+    },
+}
 PYTHONS = {
-    "old": (
-        "import platform, sys; sys.version_info = (3, 9, 2); platform.python_version = lambda: '3.9.2'",
-        " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the connection",
-    ),
-    "free-threaded": (
-        "import sysconfig; real = sysconfig.get_config_var\n"
-        "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)",
-        " there is free-threaded CPython 3.",
-    ),
-    "another processor": (
-        "import sysconfig; sysconfig.get_platform = lambda: 'linux-riscv64'",
-        ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
-    ),
-    "other packages": (
-        "from importlib import metadata; real = metadata.version\n"
-        "def version(name):\n"
-        "    if name == 'pyarrow': raise metadata.PackageNotFoundError(name)\n"
-        "    return '0.1' if name == 'numba' else real(name)\n"
-        "metadata.version = version",
-        "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
-    ),
-    "old system": (
-        "import sys; sys.modules['streaming_core._runtime'] = None",
-        "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
-    ),
-    "clock ahead": (
-        "import time; real = time.time; time.time = lambda: real() + 90",
-        " s ahead of the one here: synchronise the clocks of both machines (NTP)",
-    ),
-    "clock behind": (
-        "import time; real = time.time; time.time = lambda: real() - 90",
-        " s behind the one here: synchronise the clocks of both machines (NTP)",
-    ),
+    "old": " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the conn",
+    "free-threaded": " there is free-threaded CPython 3.",
+    "another processor": ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
+    "other packages": "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
+    "old system": "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
+    "clock ahead": " s ahead of the one here: synchronise the clocks of both machines (NTP)",
+    "clock behind": " s behind the one here: synchronise the clocks of both machines (NTP)",
 }
 
 
 @pytest.mark.parametrize("fault", PYTHONS)
 def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
-    code, reason = PYTHONS[fault]
-    connect(python=python(code))
+    connect(python=python(CODE[fault]))
     one = preflight("node", home)
-    assert reason in one.reason
+    assert PYTHONS[fault] in one.reason
     assert "\n" not in one.reason
     if fault == "other packages":
         assert re.search(r"-m pip install numba==\d\S* pyarrow==\d\S*`$", one.reason)
@@ -185,7 +175,7 @@ def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
 
 
 def test_unfit_build_counts_as_no_attempt(connect, home, python):
-    connect(python=python(PYTHONS["old"][0]))
+    connect(python=python(CODE["old"]))
     with pytest.raises(BadInput, match=r"the build needs CPython 3\.11 or newer"):
         Host.of("node", home).driver  # noqa: B018 - it ships the build
 
@@ -200,17 +190,12 @@ def test_folder_without_visible_changes_is_not_shared(connect, home, python, tmp
     shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize(
-    ("fact", "least", "reason"),
-    [
-        ("memory_bytes", MEMORY_BYTES, "it has 537 MB of free memory, and needs 537 MB: end other programs there"),
-        (
-            "disk_bytes",
-            DISK_BYTES,
-            "the disk of LOCKSTEP_HOME has 537 MB of free space there, and a run needs 537 MB: ",
-        ),
-    ],
-)
+ROOM = "the disk of LOCKSTEP_HOME has 537 MB of free space there, and a run needs 537 MB: "
+MEMORY = "it has 537 MB of free memory, and needs 537 MB: end other programs there"
+FACTS = [("memory_bytes", MEMORY_BYTES, MEMORY), ("disk_bytes", DISK_BYTES, ROOM)]
+
+
+@pytest.mark.parametrize(("fact", "least", "reason"), FACTS)
 def test_host_without_room_is_unfit(fact, least, reason, home):
     facts = machine.facts(str(home.root))
     assert judge("node", facts | {fact: least}).reason is None

@@ -22,13 +22,8 @@ def copied(tmp_path_factory) -> Path:
 def user_environment(copied, tmp_path_factory, with_compiled) -> dict[str, str]:
     """The variables of a shell in the copy; everything that commands write lies in a temporary folder."""
     folder = tmp_path_factory.mktemp("user")
-    return {
-        **checkout.environment(copied),
-        "XDG_CONFIG_HOME": str(folder / ".config"),
-        "LOCKSTEP_HOME": str(with_compiled(folder / "lockstep")),
-        "AIRFLOW_HOME": str(folder / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-    }
+    with_compiled(folder / "lockstep")
+    return checkout.environment(copied) | checkout.homes(folder) | {"XDG_CONFIG_HOME": str(folder / ".config")}
 
 
 @pytest.fixture

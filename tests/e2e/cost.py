@@ -52,12 +52,7 @@ class Subject:
     def __init__(self, root: Path, folder: Path):
         self.root = root
         self.home = Home(folder / "lockstep")
-        self.environment = {
-            **checkout.environment(root),
-            "LOCKSTEP_HOME": str(self.home.root),
-            "AIRFLOW_HOME": str(folder / "airflow"),
-            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-        }
+        self.environment = checkout.environment(root) | checkout.homes(folder)
 
     def run(self, size: str) -> Run:
         """Run `lockstep run`, which must end green."""

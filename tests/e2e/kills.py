@@ -37,12 +37,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 120  # seconds
 SHARES = 6
 # Kind of stage, application, and the stage that loses a worker.
-STAGES = [
-    ("map", "q3", "events"),
-    ("shuffle", "q3", "count"),
-    ("sink", "q3", "sink"),
-    ("window", "wordcount", "count"),
-]
+STAGES = [("map", "q3", "events"), ("shuffle", "q3", "count"), ("sink", "q3", "sink"), ("window", "wordcount", "count")]
 SETTINGS = {
     "spark.executor.memory": "700m",
     "spark.executor.cores": "1",

@@ -103,12 +103,7 @@ class Nights:
         checkout.equip(self.copy)
         self.home = Home(folder / "lockstep")
         config = {"config": [{"path": f"json://127.0.0.1:{self.sink.server.server_port}/"}]}
-        self.environment = {
-            **checkout.environment(self.copy),
-            "LOCKSTEP_HOME": str(self.home.root),
-            "AIRFLOW_HOME": str(folder / "airflow"),
-            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-        }
+        self.environment = checkout.environment(self.copy) | checkout.homes(folder)
         alert = json.dumps({"conn_type": "apprise", "extra": config})
         self.environment[f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE"] = alert
         os.environ["LOCKSTEP_HOST_LOCK"] = self.environment["LOCKSTEP_HOST_LOCK"]

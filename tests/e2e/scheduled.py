@@ -15,6 +15,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.support.browser import Browser
+from tests.support.checkout import homes
 
 MOVES = "document.getAnimations().some(e => e.playState === 'running' && e.effect.getComputedTiming().endTime < 1e6)"
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
@@ -29,10 +30,8 @@ def free_port() -> int:
 
 def of_this_checkout(root: Path, **more: str) -> dict[str, str]:
     """The environment of commands of this checkout, whose homes are in a folder, and more variables."""
-    homes = {"LOCKSTEP_HOME": root / "lockstep", "AIRFLOW_HOME": root / "airflow"}
-    homes |= {"LOCKSTEP_HOST_LOCK": root / "host.lock", "PYTHONPATH": ROOT}
-    paths = {name: str(path) for name, path in homes.items()}
-    return os.environ | paths | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"} | more
+    quick = {"PYTHONPATH": str(ROOT), "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"}
+    return os.environ | homes(root) | quick | more
 
 
 def erring(root: Path, **faults: str) -> dict[str, str]:

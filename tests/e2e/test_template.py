@@ -67,11 +67,8 @@ def project(template, tmp_path_factory) -> Path:
 def shell(project, tmp_path_factory, with_compiled):
     """Runs a command in the project; returns what it prints on standard output."""
     folder = tmp_path_factory.mktemp("user")
-    environment = checkout.environment(project) | {
-        "LOCKSTEP_HOME": str(with_compiled(folder / "lockstep")),
-        "AIRFLOW_HOME": str(folder / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-    }
+    with_compiled(folder / "lockstep")
+    environment = checkout.environment(project) | checkout.homes(folder)
 
     def run(*command: str) -> str:
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=1500)

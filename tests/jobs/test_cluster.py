@@ -46,12 +46,8 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
         assert table.read().equals(states(expected)[name].read()), name
     assert [sample.kind for sample in report.samples] == ["verified", "peak"]
     assert len({sample.digest for sample in report.samples}) == 1
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        "outputs",
-        "report.json",
-        "spec.json",
-        "state",
-    ]
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert left == ["outputs", "report.json", "spec.json", "state"]
 
 
 @pytest.mark.slow

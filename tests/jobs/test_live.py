@@ -150,23 +150,6 @@ def test_topic_is_idle_when_its_query_waits_for_records(spark, tmp_path):
 
 
 @pytest.mark.slow
-def test_records_of_a_topic_become_events(spark, tmp_path):
-    app = registry.load("wc")
-    topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
-    recorder = live._Recorder(topic, tmp_path)
-    values = [(1, 5, b'{"ts": 2,\n"line": "b"}'), (0, 7, b'{"ts": 1, "line": "a"}'), (1, 4, b"{"), (0, 8, None)]
-    records = spark.createDataFrame(values, "partition int, offset bigint, value binary")
-    recorder.take(records, 0)
-    recorder.take(records, 0)  # as Spark does after a kill
-    (batch,) = microbatch.read_all(tmp_path, app, {})
-    assert batch.manifest["origin"]["taken"] == [[0, 7, 8], [1, 4, 5]]
-    assert [row["line"] for table in batch.blocks(10) for row in table.to_pylist()] == [b"a", b"b"]
-    (aside,) = batch.manifest["imported"]["aside"]
-    at = [(Path(one["file"]).name, one["row"]) for one in aside["samples"]]
-    assert at == [("lines-0-from-7.json", 2), ("lines-1-from-4.json", 1)]
-
-
-@pytest.mark.slow
 def test_mismatched_file_stops_the_run_until_it_is_removed(session, source, tmp_path, capsys):
     (source / "bad.csv").write_text("ts,word\n1,x\n")
     os.utime(source / "a.csv")

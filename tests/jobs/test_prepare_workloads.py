@@ -69,16 +69,9 @@ def test_chunks_are_spark_tasks_with_the_same_events(home, spark, monkeypatch):
 
 
 def test_failed_generator_leaves_no_files_and_the_others_finish(home, spark):
-    write_json(
-        home.run(RUN_ID) / "plan.json",
-        {
-            "workloads": [
-                {"app": "sl", "params": {"n_items": 1}, "events": 10, "seed": 7, "address": "a"},
-                {"app": "wc", "params": {}, "events": 10, "seed": 7, "address": "b"},
-            ],
-            "cells": [],
-        },
-    )
+    wrong = {"app": "sl", "params": {"n_items": 1}, "events": 10, "seed": 7, "address": "a"}
+    right = wrong | {"app": "wc", "params": {}, "address": "b"}
+    write_json(home.run(RUN_ID) / "plan.json", {"workloads": [wrong, right], "cells": []})
     assert "n_items" in failure(prepare_workloads.work, home, spark)
     assert list(home.workload("sl", "a").parent.iterdir()) == []
     assert workload.read_manifest(home.workload("wc", "b"))["events"] == 10

@@ -143,12 +143,7 @@ def _night(
         build = f"abc{number}23def0123456789"
         status = {"failed": "failed", "not_run": "not_run"}.get(state, "ok")
         key = {"cell": spec.cell, "app": spec.app}
-        cell = key | {
-            "executor": spec.executor,
-            "strategy": spec.strategy,
-            "order": spec.order,
-            "threads": spec.threads,
-        }
+        cell = key | {name: getattr(spec, name) for name in ("executor", "strategy", "order", "threads")}
         cell |= {name: spec.option(name) for name in ("scheme", "pool", "heuristic", "queue", "reorder", "channel")}
         cell |= {"params": "{}", "plan": "{}", "punctuation": spec.punctuation, "batch": spec.batch}
         cell |= {"rate": 0.0, "pin": False, "idle": "yield", "spec_digest": spec.spec_digest, "is_bound": spec.is_bound}

@@ -9,15 +9,8 @@ from tests.reports import past_runs
 from tests.reports.past_runs import LAST
 from tests.reports.test_pages import Outline
 
-MODEL = {
-    "name": "runs",
-    "kind": "model",
-    "of": "marts",
-    "how": "table",
-    "state": "built",
-    "seconds": 1.23,
-    "rows": 1200,
-}
+MODEL = {"name": "runs", "kind": "model", "of": "marts", "how": "table", "state": "built"}
+MODEL |= {"seconds": 1.23, "rows": 1200}
 TEST = {"name": "every_run_has_one_row", "kind": "test", "of": "runs", "how": "", "state": "passed", "seconds": 0.5}
 NODES = [MODEL | {"message": ""}, TEST | {"rows": 0, "message": ""}]
 

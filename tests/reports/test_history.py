@@ -50,13 +50,6 @@ def test_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
         assert all(bool(cell.reason) == (cell.verdict != "equal") for cell in run.cells)
 
 
-def test_verdict_is_the_loaded_one(tmp_path):
-    home = Home(tmp_path)
-    write_runs(home, (GREEN,))
-    (home.raw("verdicts") / f"run_id={GREEN}" / "part-0.parquet").unlink()
-    assert History(home).run(GREEN).green
-
-
 def test_run_shows_its_checks_before_it_is_loaded(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)

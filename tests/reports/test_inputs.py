@@ -23,12 +23,8 @@ def aside(reason: str, rows: int, file: str, row: int, text: str, is_cut: bool) 
     return {"reason": reason, "rows": rows, "file": file, "row": row, "samples": [sample]}
 
 
-IMPORTED = {
-    "files": ["orders.csv", "more.csv"],
-    "map": {"ts": "when", "amount": "amount"},
-    "unit": "ms",
-    "rows": 100_012,
-}
+IMPORTED = {"files": ["orders.csv", "more.csv"], "map": {"ts": "when", "amount": "amount"}}
+IMPORTED |= {"unit": "ms", "rows": 100_012}
 IMPORTED["aside"] = [
     aside("the line is not UTF-8", 9, "orders.csv", 17, BYTES, False),
     aside("amount is no integer", 3, "more.csv", 4, HOSTILE, True),

@@ -1,7 +1,6 @@
 """The overview in the morning: broken and slower cells with their start, stale ways, and the list of all runs."""
 
 import json
-import re
 
 import pytest
 
@@ -72,20 +71,6 @@ def test_green_run_reports_that_nothing_broke(home):
     assert "Nothing broke" in text
     assert "No speed changed" in text
     assert "What is stale or unknown" not in text, "that is no matter of one run"
-
-
-def test_since_is_the_first_run_of_an_unbroken_series(home):
-    crashed = [cell for cell in History(home).run(LAST).cells if cell.verdict == "failed"]
-    for run_id in RUN_IDS[2:4]:
-        rows = [
-            row | ({"status": "failed", "verdict": "failed"} if row["cell"] == crashed[0].name else {})
-            for row in History(home).rows("cells", run_id)
-        ]
-        past_runs.write_raw(home, "cells", run_id, rows)
-    run = History(home).run(LAST)
-    assert run.red_since[crashed[0].name] == RUN_IDS[2]
-    assert {since for name, since in run.red_since.items() if name != crashed[0].name} == {LAST}
-    assert re.search(rf'<a href="{RUN_IDS[2]}/index.html"><time [^>]*>2026-01-03</time></a>', index(home))
 
 
 def test_list_includes_refused_and_unpublished_runs(home):

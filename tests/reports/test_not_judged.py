@@ -64,15 +64,6 @@ def test_speed_heading_excludes_cells_without_a_verdict(trends, unchanged):
     assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", heading)
 
 
-def test_gate_sentence_gives_each_reason_and_counts_its_cells():
-    cells = [("a", Gate("not_judged", reason="time ended")), ("b", Gate("not_judged", reason="time ended"))]
-    assert gate.sentence("v1", cells) == "Against v1: no verdict on speed; 2 not judged (time ended)"
-    assert (
-        gate.sentence("v1", [*cells, ("c", Gate("unchanged"))]) == "Against v1: 1 unchanged; 2 not judged (time ended)"
-    )
-    assert gate.sentence("", [], "no night is green") == "Speed gate: not judged: no night is green"
-
-
 @pytest.fixture(scope="module", params=[True, False])
 def home(request, tmp_path_factory) -> Home:
     """Five nights without a verdict on speed: the gate had no reference, or measured no cell."""

@@ -13,7 +13,6 @@ from reports.history.state import state
 from reports.pages import Pages
 from reports.publish import publish, refresh
 from reports.site import HERE, write
-from streaming_core.regression.comparable import is_comparable, is_nightly
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
 from streaming_core.regression.stages import Stage
@@ -291,23 +290,6 @@ def test_overview_says_that_no_comparable_run_exists(tmp_path):
     assert page.first_heading == "No cell has been judged yet"
     assert "has at least two cells, or a nightly" in page.text
     assert "runs.html" in page.links
-
-
-def test_nightly_and_comparable_runs_follow_their_rules():
-    nightly = {"matrix": {"name": "nightly", "overrides": []}}
-    assert is_nightly(nightly)
-    assert not is_nightly({"matrix": {"name": "nightly", "overrides": ["events"]}})
-    assert not is_nightly({"matrix": {"name": "smoke", "overrides": []}})
-    assert not is_nightly({"matrix": None})
-    assert is_nightly({"refused": "why", "regression": {"matrix": "nightly"}})
-    assert not is_nightly({"refused": "why", "regression": {"matrix": "nightly", "events": 3}})
-    assert is_comparable({}, "finished", 2)
-    assert is_comparable(nightly, "finished", 1)
-    assert not is_comparable({}, "finished", 1)
-    assert not is_comparable(nightly, "finished", 0)
-    assert not is_comparable({"refused": "why"}, "finished", 2)
-    for unfinished in ("in_progress", "stopped", "died"):
-        assert not is_comparable(nightly, unfinished, 2)
 
 
 def test_overview_fits_a_narrow_screen(home):

@@ -112,5 +112,11 @@ def environment(folder: Path) -> dict[str, str]:
     return kept
 
 
+def homes(folder: Path) -> dict[str, str]:
+    """The variables of homes in a folder."""
+    names = {"LOCKSTEP_HOME": "lockstep", "AIRFLOW_HOME": "airflow", "LOCKSTEP_HOST_LOCK": "host.lock"}
+    return {variable: str(folder / name) for variable, name in names.items()}
+
+
 def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout

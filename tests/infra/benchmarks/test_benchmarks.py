@@ -97,14 +97,8 @@ def test_page_shows_charts_beside_the_claims_of_the_paper(home):
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
     text, svgs = benchmarks.render(home)
     page = Outline(text)
-    texts = [
-        "About schemes",
-        "Figure 8",
-        "No-Lock, the upper bound",
-        "section VI-C, figure 8",
-        "a note",
-        "a conclusion",
-    ]
+    texts = ["About schemes", "Figure 8", "No-Lock, the upper bound", "section VI-C, figure 8"]
+    texts += ["a note", "a conclusion"]
     texts += ["less", "0.667 (0.667 to 0.667) times", "not testable here"]  # a claim stands beside what was measured
     texts += ["build abc423def", "passes of 1 s, 5 rounds, threads bound to cores", "a bound", "12 cells in 90 s"]
     texts += ["92 ns (85 to 110), 1 pair of cores", "3.2 ms", "20 M (18 M to 24 M)"]

@@ -51,14 +51,8 @@ def changed(home: Home) -> str:
 
 
 ACKNOWLEDGE = ["acknowledge", past_runs.LAST, "--reason", "x"]
-READERS = [
-    ACKNOWLEDGE,
-    [*ACKNOWLEDGE, "--withdraw"],
-    ["prune"],
-    ["prune", "--dry-run"],
-    ["report"],
-    ["report", "--json"],
-]
+READERS = [ACKNOWLEDGE, [*ACKNOWLEDGE, "--withdraw"], ["prune"], ["prune", "--dry-run"]]
+READERS += [["report"], ["report", "--json"]]
 
 
 @pytest.mark.parametrize("arguments", some(READERS, 2))

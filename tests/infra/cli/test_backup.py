@@ -22,21 +22,12 @@ from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 
 # Reproducible files, files of a process, and files outside the folders of history.
-LEFT_OUT = (
-    "workloads/gs/gs-100000/events/part-00000.parquet",
-    "expectations/other.json",
-    "imported/wc/.plays.new/manifest.json",
-    "reports/index.html",
-    "warehouse/dbt/manifest.json",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/outputs/part-00000.parquet",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/.checkpoint/0/state",
-)
-HISTORY = (
-    "imported/wc/plays/events/part-00000.parquet",
-    "reports/bench/tstream-20260101T000000Z.json",
-    "expectations/results/cells/result.json",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/report.json",
-)
+CELL = f"runs/{past_runs.LAST}/gs.cell/attempt-1"
+LEFT_OUT = ("workloads/gs/gs-100000/events/part-00000.parquet", "expectations/other.json", "reports/index.html")
+LEFT_OUT += ("imported/wc/.plays.new/manifest.json", "warehouse/dbt/manifest.json")
+LEFT_OUT += (f"{CELL}/outputs/part-00000.parquet", f"{CELL}/.checkpoint/0/state")
+HISTORY = ("imported/wc/plays/events/part-00000.parquet", "reports/bench/tstream-20260101T000000Z.json")
+HISTORY += ("expectations/results/cells/result.json", f"{CELL}/report.json")
 
 
 @pytest.fixture(scope="module")

@@ -49,17 +49,15 @@ def f(a):
     'not prose'
     """
 '''
-    assert read(tmp_path, "a.py", text) == [
+    comments = [
         (1, "Head."),
         (3, "Second paragraph."),
         (6, "A comment\nof two lines."),
         (8, "behind code"),
         (9, "another"),
-        (15, "Does it."),
-        (18, "a (int): A number\nof things."),
-        (20, "b: A letter."),
-        (23, "A sum\nof all."),
     ]
+    code = [(15, "Does it."), (18, "a (int): A number\nof things."), (20, "b: A letter."), (23, "A sum\nof all.")]
+    assert read(tmp_path, "a.py", text) == comments + code
 
 
 def test_messages_of_python_are_read(tmp_path):

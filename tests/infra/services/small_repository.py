@@ -101,19 +101,9 @@ fn main() {
 
 def make(root: Path) -> Path:
     """Write the repository; its checkout is at `v1`."""
-    put(
-        root,
-        {
-            "Cargo.toml": CARGO,
-            "pyproject.toml": PROJECT,
-            "requirements.lock": "numba==1\n",
-            "src/lib.rs": RUNTIME,
-            "streaming_core/__init__.py": "",
-            "streaming_core/cli.py": ANSWERS,
-            "streaming_core/answer": "{}",
-            ".gitignore": "asked\n__pycache__\n",
-        },
-    )
+    files = {"Cargo.toml": CARGO, "pyproject.toml": PROJECT, "requirements.lock": "numba==1\n", "src/lib.rs": RUNTIME}
+    files |= {"streaming_core/__init__.py": "", "streaming_core/cli.py": ANSWERS, "streaming_core/answer": "{}"}
+    put(root, files | {".gitignore": "asked\n__pycache__\n"})
     shutil.copy(ROOT / "Cargo.lock", root)  # of its crates those that are here, so that nothing is downloaded
     git(root, "init", "--quiet", "--initial-branch", "main")
     commit(root, "v1")

@@ -46,14 +46,10 @@ def home(tmp_path) -> Home:
 
 
 def start(repository: Path, home: Home, tag: str, **environment: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", AT_COMMIT, str(repository), str(home.root), build.resolve(tag)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", AT_COMMIT, str(repository), str(home.root), build.resolve(tag)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
 
 
 def assert_nothing_is_left(repository: Path, home: Home) -> None:

@@ -89,11 +89,7 @@ def test_engine_receives_no_airflow_setting_and_no_secret(attempt, tmp_path, mon
 # A program, the driver's exit code, and the error that it records.
 ENDS = [
     ("print('hello')", 0, None),
-    (
-        "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)",
-        1,
-        "operator debit, event 7: boom",
-    ),
+    ("sys.stderr.write('first\\noperator debit: boom\\n'); sys.exit(1)", 1, "operator debit: boom"),
     ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV, "killed by SIGSEGV"),
 ]
 

@@ -63,14 +63,8 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
         "from streaming_core.run import probe, provenance; "
         "print(provenance.__file__, provenance.build(), probe.topology()['nodes'])"
     )
-    shown = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    shown = subprocess.check_output([sys.executable, "-P", "-c", program], env=environment, cwd=tmp_path, text=True)
     assert shown.startswith(f"{tmp_path}/streaming_core/run/provenance.py abc1234-shipped [0")
 
 
