@@ -58,14 +58,9 @@ class SshServer:
                 server.passwords.append(password)
                 return (username, password) == LOGIN
 
-        self._acceptor = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_factory=Login,
-            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
-            process_factory=self._serve,
-            sftp_factory=True,
-        )
+        keys = [asyncssh.generate_private_key("ssh-ed25519")]
+        own = {"server_factory": Login, "process_factory": self._serve, "sftp_factory": True}
+        self._acceptor = await asyncssh.listen("127.0.0.1", 0, server_host_keys=keys, **own)
         return self._acceptor.get_port()
 
     async def _serve(self, process: asyncssh.SSHServerProcess) -> None:
@@ -140,14 +135,9 @@ def attempt(home):
 
 def trigger(host: SshHost, attempt: Path, patience: float = 30.0, workload: Path | None = None) -> CellTrigger:
     lane = {"home": str(host.home.root), "run": attempt.parent.parent.name, "host": host.connection.conn_id}
-    return CellTrigger(
-        lane=lane,
-        cell=attempt.parent.name,
-        attempt=attempt.name,
-        command=host.command(attempt, workload or host.home.workload("gs", "w"), 600),
-        stop=host.stop_command(attempt),
-        patience=patience,
-    )
+    command = host.command(attempt, workload or host.home.workload("gs", "w"), 600)
+    names = {"cell": attempt.parent.name, "attempt": attempt.name}
+    return CellTrigger(lane=lane, command=command, stop=host.stop_command(attempt), patience=patience, **names)
 
 
 class Running:
@@ -222,8 +212,14 @@ def test_wrong_password_is_not_shown(ssh, home, monkeypatch, caplog):
     assert "not the right one" not in f"{reason}{caplog.text}"
 
 
-HOSTILE = ["$(touch marker)", "`touch marker`", "; touch marker #", "'; touch marker; '", '" && touch marker "']
-HOSTILE += ["| touch"]
+HOSTILE = [
+    "$(touch marker)",
+    "`touch marker`",
+    "; touch marker #",
+    "'; touch marker; '",
+    '" && touch marker "',
+    "| touch",
+]
 
 
 @pytest.mark.parametrize("text", some([*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"], quick=2))

@@ -3,7 +3,6 @@
 import ast
 import itertools
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -13,7 +12,7 @@ from airflow.sdk import TriggerRule
 from airflow.serialization.serialized_objects import DagSerialization
 
 from dags.lib.form import regression_params
-from infra.checkout import MATRICES
+from infra.checkout import MATRICES, ROOT
 from infra.fields import regression_of
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
@@ -24,7 +23,6 @@ from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import DAG_ID, ON_SPARK, Stage
 from streaming_core.run.way import AXES
 
-ROOT = Path(__file__).resolve().parents[2]
 STAGES = list(Stage)
 AFTER_CORE = STAGES[STAGES.index(Stage.RUN_CORE) + 1 :]
 

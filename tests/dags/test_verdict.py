@@ -56,14 +56,9 @@ def test_manually_ended_run_still_gets_its_verdict_and_fails(known_dag, begun, e
     now = datetime.datetime.now(datetime.UTC)
     with create_session() as session:
         kept = SerializedDagModel.get_dag(known_dag.dag_id, session=session)
-        run = kept.create_dagrun(
-            run_id=f"ended-{begun}-{ended}",
-            run_after=now,
-            run_type=DagRunType.MANUAL,
-            triggered_by=DagRunTriggeredByType.TEST,
-            state=DagRunState.RUNNING if begun else DagRunState.QUEUED,
-            session=session,
-        )
+        about = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "run_after": now}
+        about |= {"state": DagRunState.RUNNING if begun else DagRunState.QUEUED, "session": session}
+        run = kept.create_dagrun(run_id=f"ended-{begun}-{ended}", **about)
         tasks = {task.task_id: task for task in run.get_task_instances(session=session)}
         if begun:
             tasks["plan_matrix"].state = TaskInstanceState.RUNNING

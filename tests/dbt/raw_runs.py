@@ -40,28 +40,17 @@ def slowdown(run_id: str, spec: RunSpec) -> float:
 
 def specs() -> list[RunSpec]:
     """The planned cells: two ways and a bound, at one and two threads, sl with an open-loop pass."""
-    plain = {"repetitions": 3, "sink": "parquet"}
-    return [
-        RunSpec.parse(
-            plain
-            | {"app": app, "executor": executor, "scheme": scheme, "threads": threads}
-            | {"rate": 1000.0 if app == "sl" else 0.0}
-        )
-        for app, executor, scheme in WAYS
-        for threads in (1, 2)
-    ]
+    ways = [dict(zip(("app", "executor", "scheme"), way, strict=True)) for way in WAYS]
+    ways = [way | {"threads": threads} for way in ways for threads in (1, 2)]
+    more = {"repetitions": 3, "sink": "parquet"}
+    return [RunSpec.parse(way | more | {"rate": 1000.0 if way["app"] == "sl" else 0.0}) for way in ways]
 
 
 def plan_of(run_id: str) -> dict:
     """The plan of a run, as far as the gate reads it."""
-    return {
-        "run_id": run_id,
-        "workloads": [],
-        "cells": [
-            {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
-            for spec in specs()
-        ],
-    }
+    cells = [(spec, spec.model_dump(mode="json")) for spec in specs()]
+    rows = [{"cell": one.cell, "spec": spec, "workload": "w", "is_bound": one.is_bound} for one, spec in cells]
+    return {"run_id": run_id, "workloads": [], "cells": rows}
 
 
 def expected_verdict(run_id: str, spec: RunSpec) -> str:

@@ -35,15 +35,10 @@ def shell(copied, user_environment) -> Callable[[str], str]:
     others = {name: value for name, value in FOREIGN.items() if not name.startswith(("GIT_", "NUMBA_", "PYTHON"))}
 
     def run(block: str) -> str:
+        command = ["bash", "-euo", "pipefail", "-c", block]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=copied,
-            env=others | user_environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
+            command, cwd=copied, env=others | user_environment, text=True, timeout=PATIENCE, check=False, **pipes
         )
         assert done.returncode == 0, block + done.stdout
         return done.stdout

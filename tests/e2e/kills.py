@@ -23,6 +23,7 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
+from infra.checkout import ROOT
 from jobs import cluster
 from jobs.session import driver_settings
 from streaming_core.apps import registry
@@ -32,7 +33,6 @@ from streaming_core.oracle import oracle
 from tests.e2e.scheduled import free_port
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 120  # seconds
 SHARES = 6
@@ -98,14 +98,10 @@ class Standalone:
 
     def _class(self, log: str, name: str, *arguments: str) -> subprocess.Popen:
         with open(self.folder / f"{log}.log", "wb") as file:
-            return subprocess.Popen(
-                [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments],
-                env=os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
-                cwd=self.folder,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-            )
+            command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
+            environment = os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+            own = {"cwd": self.folder, "start_new_session": True}
+            return subprocess.Popen(command, env=environment, stdout=file, stderr=file, **own)
 
 
 @contextmanager

@@ -230,18 +230,12 @@ def slowed(nights: Nights, run: Run, real: float) -> list[Outcome]:
     others = [text for text in accused(run) if not text.startswith(PLANTED)]
     alerts = [line for text in nights.sink.alerts("slowdown") for line in text.splitlines() if "slower" in line]
     is_named = any(line.startswith(PLANTED) and f"in build {build}" in line for line in alerts)
+    is_slower = bool(cell.gate and cell.gate.verdict == "slower")
+    since = f"{trend.text} since {short(trend.since_build)}" if trend else "no verdict"
     return [
         ("the slow night is green", run.green, run.sentence),
-        (
-            f"the gate finds the planted slowdown of {100 * real:.1f} %",
-            bool(cell.gate and cell.gate.verdict == "slower"),
-            f"{PLANTED}: {verdict}",
-        ),
-        (
-            "the series goes on: its verdict names the build",
-            named_by_trend,
-            f"{trend.text} since {short(trend.since_build)}" if trend else "no verdict",
-        ),
+        (f"the gate finds the planted slowdown of {100 * real:.1f} %", is_slower, f"{PLANTED}: {verdict}"),
+        ("the series goes on: its verdict names the build", named_by_trend, since),
         ("no other cell is accused", not others, "; ".join(others) or "none"),
         (f"an alert names {PLANTED} and build {build}", is_named, alerts[-1] if alerts else "no alert"),
     ]

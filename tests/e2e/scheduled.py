@@ -53,13 +53,8 @@ class Airflow:
         self.environment, self.home, port = environment, Home(environment["LOCKSTEP_HOME"]), free_port()
         command = checkout / ".venv" / "bin" / "lockstep" if checkout else Path(sys.executable).parent / "lockstep"
         self.url = f"http://localhost:{port}"
-        self.process = subprocess.Popen(
-            [str(command), "ui", "--port", str(port)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        pipe, words = {"stdout": subprocess.PIPE, "text": True}, [str(command), "ui", "--port", str(port)]
+        self.process = subprocess.Popen(words, env=environment, start_new_session=True, **pipe)
         lines = []
         for line in self.process.stdout:
             lines.append(line)

@@ -16,7 +16,6 @@ import pytest
 from tests.support import checkout
 from tests.support.programs import DOCTOR, require
 
-ROOT = Path(__file__).resolve().parents[2]
 RELEASE = "bookworm"
 PATIENCE = 7000
 SETTINGS = ("/etc/apt/apt.conf.d", "/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/hosts", "/etc/pip.conf")

@@ -25,7 +25,6 @@ from tests.e2e.nodes import Node
 from tests.e2e.scheduled import RUNS, Airflow
 from tests.support.waiting import alive, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 1500
 NIGHT = """# The matrix of the DAG streaming_regression_nightly.
 applications: [wc, gs]
@@ -55,11 +54,8 @@ def nodes(tmp_path_factory, copied, user_environment, hold):
     """Three hosts, by name."""
     root = tmp_path_factory.mktemp("nodes")
     # What a login shell of the host's user would have.
-    environment = {
-        "LOCKSTEP_HOME": user_environment["LOCKSTEP_HOME"],
-        "LOCKSTEP_APP_HOLD": str(hold),
-        "PYTHONPATH": str(copied),
-    }
+    environment = {"LOCKSTEP_HOME": user_environment["LOCKSTEP_HOME"], "PYTHONPATH": str(copied)}
+    environment["LOCKSTEP_APP_HOLD"] = str(hold)
     running = {name: Node(root / name, environment) for name in NODES}
     yield running
     for node in running.values():
@@ -74,13 +70,9 @@ def airflow(copied, user_environment, nodes):
     connections = {name: node.connection(engine, python) for name, node in nodes.items()}
     connections["unfit"] = nodes["node-c"].connection(engine, "/nowhere/python")
     spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
-    environment = {
-        **user_environment,
-        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in connections.items()},
-        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark,
-        "LOCKSTEP_HOSTS": ", ".join(NODES),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-    }
+    settings = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(one) for name, one in connections.items()}
+    settings |= {f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark, "LOCKSTEP_HOSTS": ", ".join(NODES)}
+    environment = user_environment | settings | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"}
     with Airflow(environment, copied) as running:
         yield running
 

@@ -13,12 +13,12 @@ import psutil
 import pyspark
 import pytest
 
+from infra.checkout import ROOT
 from reports.history import History
 from streaming_core.regression.home import Home
 from tests.e2e.scheduled import free_port, of_this_checkout
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 600
 TOKEN = "an/external+token="

@@ -246,12 +246,8 @@ LOOSE_DAMAGES = [
 
 @pytest.mark.slow
 def test_unordered_run_compares_declared_columns_as_a_multiset(world, spark):
-    same, other, ordered, *bad = world.plan(
-        ("shared_ring", 1),
-        ("shared_ring", 2),
-        ("serial", 1),
-        *(("shared_ring", 3 + i) for i in range(len(LOOSE_DAMAGES))),
-    )
+    rings = [("shared_ring", threads) for threads in range(1, len(LOOSE_DAMAGES) + 3)]
+    ordered, same, other, *bad = world.plan(("serial", 1), *rings)
     world.attempt(same)
     world.attempt(other, lambda t: reversed_and_renumbered(t) | {"ghosts": t["accounts"]})
     world.attempt(ordered, reversed_and_renumbered)

@@ -30,20 +30,12 @@ FOREIGN = {
 
 
 def copy(folder: Path) -> Path:
-    """Copy the checkout as `track` does, and make it usable as `equip` does.
-
-    Returns:
-        The folder.
-    """
+    """Copy the checkout as `track` does, and make it usable as `equip` does; returns the folder."""
     return equip(track(folder))
 
 
 def track(folder: Path) -> Path:
-    """Copy the files that git tracks or would track into a repository of one commit.
-
-    Returns:
-        The folder.
-    """
+    """Copy the files that git tracks or would track into a repository of one commit; returns the folder."""
     listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
@@ -53,11 +45,7 @@ def track(folder: Path) -> Path:
 
 
 def commit(folder: Path) -> Path:
-    """Commit everything in a folder, which becomes a repository if necessary.
-
-    Returns:
-        The folder.
-    """
+    """Commit everything in a folder, which becomes a repository if necessary; returns the folder."""
     settings = ("-c", "user.name=A User", "-c", "user.email=user@example.org", "-c", "core.hooksPath=/dev/null")
     _git(folder, "init", "--quiet")
     _git(folder, "add", "--all")
@@ -68,10 +56,8 @@ def commit(folder: Path) -> Path:
 def equip(folder: Path) -> Path:
     """Give a copy the runtime and a virtual environment: its modules are the copy's, its packages those of this one.
 
-    The copy also gets the byte code of this checkout, which fits its sources as long as they are unchanged.
-
-    Returns:
-        The folder.
+    The copy also gets the byte code of this checkout, which fits its sources as long as they are unchanged. Returns the
+    folder.
     """
     (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
     shutil.copy2(runtime, folder / "streaming_core")

@@ -3,13 +3,13 @@
 import itertools
 import re
 from collections import Counter
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from infra.benchmarks import measurements
 from infra.benchmarks import page as benchmarks
+from infra.checkout import ROOT
 from reports import publish
 from reports.charts import benchmark, series
 from streaming_core.bench import components, ordered, rlas, tstream_claims, wording
@@ -23,8 +23,6 @@ from tests.reports.test_pages import Outline
 from tests.support.accessibility import THEMES, violations_of_all
 from tests.support.draws import some
 from tests.support.plans import few_plans
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def row(way, speed, threads=2, result="equal", app="gs", **more):

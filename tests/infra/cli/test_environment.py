@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
+from infra.checkout import ROOT
 from infra.services.engines import REQUIREMENTS
 from streaming_core.engines.environment import FOLDER
 from tests.streaming_core.engines.planted import WC, plant
 from tests.support import checkout as copies
 from tests.support.checkout import FOREIGN
 
-ROOT = Path(__file__).resolve().parents[3]
 # What the two need not agree upon: where one stands, and what make tells itself.
 APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR"}
 PATIENCE = 900

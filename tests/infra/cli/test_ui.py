@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from infra.airflow import home as airflow_home
+from infra.checkout import ROOT
 from infra.cli import ui
 from infra.services.lock import signature
 from streaming_core.process import alive, identity, signal_group
@@ -20,7 +20,6 @@ from tests.infra.cli.conftest import lockstep
 from tests.support.waiting import alive as is_there
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[3]
 # Starts another process in its group, and heeds SIGTERM by itself alone.
 FAMILY = "import signal, subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
 

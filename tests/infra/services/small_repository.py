@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.checkout import ROOT
 from infra.services import build
 from streaming_core.run import provenance
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # A `streaming-core run` that writes a made-up report. The file `answer` beside it holds the figures. The file `asked`
 # collects the specs.

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from infra.checkout import ROOT
 from infra.services import build
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from tests.infra.services import small_repository
 from tests.infra.services.small_repository import git
 from tests.support.waiting import wait_for
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # `at_commit` in a process of its own: REPOSITORY HOME COMMIT.
 AT_COMMIT = """

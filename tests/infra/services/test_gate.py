@@ -9,6 +9,7 @@ from socket import gethostname
 
 import pytest
 
+from infra.checkout import ROOT
 from infra.services import build, gate
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
@@ -19,8 +20,6 @@ from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
 from tests.infra.services import small_repository
 from tests.infra.services.small_repository import git
 from tests.reports.test_pages import Outline
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # A command of this checkout that takes another repository for it: REPOSITORY MODULE ARGUMENTS.
 ELSEWHERE = """
@@ -67,13 +66,9 @@ def test_slower_build_is_red_and_pages_name_both_builds(home, repository):
     """By the command line, then by the command of the DAG, which finds the commit built."""
     git(repository, "checkout", "--quiet", "slow")
     cell = next(spec.cell for spec in specs() if not spec.is_bound)
-    environment = os.environ | {
-        "LOCKSTEP_HOME": str(home.root),
-        "LOCKSTEP_HOST_LOCK": str(home.root / "host.lock"),
-        "PYTHONPATH": str(ROOT),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "CARGO_NET_OFFLINE": "true",
-    }
+    environment = os.environ | {"LOCKSTEP_HOME": str(home.root), "LOCKSTEP_HOST_LOCK": str(home.root / "host.lock")}
+    environment |= {"PYTHONPATH": str(ROOT), "CARGO_NET_OFFLINE": "true"}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment.pop("SPARK_REMOTE", None)
 
     def ended(*words: str) -> subprocess.CompletedProcess:

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.checkout import ROOT
 from infra.services import build, unpack, wheel
 from infra.services.build import Build
 from streaming_core.regression.home import Home
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from infra.checkout import ROOT
 from tests.support import programs
 from tests.support.browser import Browser
 from tests.support.sshd import Sshd
 
-ROOT = Path(__file__).parents[3]
 DOCTOR = ROOT / "infra" / "setup" / "doctor"
 
 
