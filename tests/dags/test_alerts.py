@@ -27,6 +27,7 @@ from tests.reports.past_runs import LAST, RUN_IDS
 
 SECRET = "the-secret-of-this-address"
 PASSWORD = "the password of the mail server"
+SMTP = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": "235 welcome", "DATA": "354 go on", "QUIT": "221 bye"}
 
 
 def connect_apprise(monkeypatch, *urls: str) -> None:
@@ -69,26 +70,15 @@ def mail(monkeypatch):
             to: list[str] = []
             while line := self.rfile.readline().decode().strip():
                 word = line[:4].upper()
-                if word == "EHLO":
-                    say("250-here")
-                    say("250 AUTH PLAIN")
-                elif word == "AUTH":
-                    say("235 welcome")
-                elif word == "RCPT":
+                say(SMTP.get(word, "250 yes"))
+                if word == "RCPT":
                     to.append(line.partition("<")[2].rstrip(">"))
-                    say("250 yes")
                 elif word == "DATA":
-                    say("354 go on")
-                    text = b""
-                    while (part := self.rfile.readline()) != b".\r\n":
-                        text += part
+                    text = b"".join(iter(self.rfile.readline, b".\r\n"))
                     got.append((to, email.message_from_bytes(text, policy=default)))
                     say("250 yes")
                 elif word == "QUIT":
-                    say("221 bye")
                     return
-                else:
-                    say("250 yes")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()

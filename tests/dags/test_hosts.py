@@ -178,10 +178,7 @@ def local(monkeypatch, engine):
     [
         ({"hosts": ["nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"hosts": ["node", "nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
-        (
-            {"hosts": [SPARK]},
-            f"hosts: connection {SPARK!r} has the type 'spark', but a host needs ",
-        ),
+        ({"hosts": [SPARK]}, f"hosts: connection {SPARK!r} has the type 'spark', but a host needs "),
         ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],

@@ -32,11 +32,7 @@ mount --rbind /sys "$0/sys"
 exec chroot "$0" "$@"
 """
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root")]
 
 
 class Machine:

@@ -28,9 +28,7 @@ Tables = dict[str, pa.Table]
 
 DEPOSIT = Record("Deposit", {"ts": i64, "account": u32, "amount": i64}, None)
 BALANCE = Record(
-    "Balance",
-    {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean, "ends": Array(i64, 2)},
-    None,
+    "Balance", {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean, "ends": Array(i64, 2)}, None
 )
 
 

@@ -28,11 +28,7 @@ def content(home: Home) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("folder", "arguments", "message"),
-    [
-        ("home", ["everything"], "everything"),
-        ("home", [], "missing command"),
-        ("ho me:x", ["build"], "' ' ':'"),
-    ],
+    [("home", ["everything"], "everything"), ("home", [], "missing command"), ("ho me:x", ["build"], "' ' ':'")],
 )
 def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, arguments, message):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
