@@ -136,8 +136,7 @@ def test_apprise_sends_broken_and_slower_cells(home, web):
     received, _ = web
     end(LAST)
     ((path, body),) = received
-    assert path == f"/{SECRET}"
-    assert body["title"] == f"{TITLE}: mismatch, failure, slowdown"
+    assert (path, body["title"]) == (f"/{SECRET}", f"{TITLE}: mismatch, failure, slowdown")
     run = History(home).run(LAST)
     sentence, about, *red, slower, url, first_step, runbook = body["message"].splitlines()
     assert sentence == run.sentence
@@ -166,8 +165,7 @@ def test_mail_attaches_the_run_as_one_file(home, mail):
     write(home.report(LAST, file_name(LAST)), attachment(Pages(history), history.run(LAST)))
     end(LAST, "{{ 7 * 191 }} <b>broke</b>\r\nBcc: eve@example.org")
     ((to, message),) = mail
-    assert to == ["ann@example.org", "ben@example.org"]
-    assert message["From"] == "lockstep@example.org"
+    assert (to, message["From"]) == (["ann@example.org", "ben@example.org"], "lockstep@example.org")
     assert message["Bcc"] is None
     assert message["Subject"].startswith(f"{TITLE}: mismatch, failure, slowdown: {{{{ 7 * 191 }}}} <b>broke</b> Bcc")
     text, file = message.iter_parts()

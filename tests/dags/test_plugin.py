@@ -257,8 +257,7 @@ def test_pages_are_read_only(server, token, method):
 def test_airflow_run_links_to_its_report(get):
     origin = f"manual__{past_runs.LAST}"
     answer = get(f"/lockstep/run/{quote(origin)}")
-    assert answer.status_code == 307
-    assert answer.headers["location"] == f"/lockstep/{past_runs.LAST}/index.html"
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/lockstep/{past_runs.LAST}/index.html")
     assert "has no plan yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
 
 

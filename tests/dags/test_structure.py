@@ -120,14 +120,12 @@ def test_every_dag_runs_once_at_a_time_survives_serialization_and_has_timeouts(d
 def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     night = dags[named("streaming_regression_nightly")]
     (task,) = night.tasks
-    assert task.trigger_dag_id == DAG_ID
-    assert task.conf == {"matrix": "nightly"}
+    assert (task.trigger_dag_id, task.conf) == (DAG_ID, {"matrix": "nightly"})
     cells, left_out = matrix.cells(matrices.request(MATRICES, Home(tmp_path), {}, "nightly").regression)
     assert {cell.app for cell in cells} == set(registry.names())
     assert left_out == []
     assert task.wait_for_completion
-    assert night.timetable.expression == "0 2 * * *"
-    assert str(night.timetable.timezone) == "UTC"
+    assert (night.timetable.expression, str(night.timetable.timezone)) == ("0 2 * * *", "UTC")
     assert not night.catchup
     (deadline,) = night.deadline
     assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")

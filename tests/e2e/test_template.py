@@ -151,8 +151,7 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     assert ids["triggers"] == f"{PREFIX}streaming_regression"
     assert ids["assets"] == [f"{PREFIX}lockstep/validated"]
     assert ids["connections"] == [f"{PREFIX}local", f"{PREFIX}spark_default"]
-    assert ids["pools"] == ["default_pool"]
-    assert ids["task pools"] == ids["pools"]
+    assert (ids["pools"], ids["task pools"]) == (["default_pool"], ids["pools"])
     page = shell(".venv/bin/python", "-c", PAGE)
     assert f"<b>{escape(TITLE)}</b>" in page
     assert f"<code>{PREFIX}streaming_regression</code>" in page

@@ -447,8 +447,7 @@ def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
         queries.append((index, label, app.holds("total", result.params)[label]))
     broken = violations(spark, queries, views)
     silent = [(name, label) for index, name, label, _ in wrong if (index, label) not in broken]
-    assert silent == []
-    assert [key for key in broken if key[0] >= len(WRONG)] == []
+    assert (silent, [key for key in broken if key[0] >= len(WRONG)]) == ([], [])
 
 
 def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_path):
@@ -458,8 +457,7 @@ def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_
         views[subject] = write(tmp_path / str(subject), rows, rows, {})
         queries.append((subject, "empty", "SELECT * FROM outputs"))
     first, second = (held.rows for held in find(spark, queries, views).values())
-    assert first == [{"n": 1}]
-    assert second == [{"raw": b"\x01"}]
+    assert (first, second) == ([{"n": 1}], [{"raw": b"\x01"}])
 
 
 def test_columns_are_known_without_rows(right):

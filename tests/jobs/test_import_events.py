@@ -144,8 +144,7 @@ def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, spark, tmp_p
     kept = [(number, field, text, why) for number, (field, text, why) in enumerate(VALUES, 1) if isinstance(why, str)]
     assert [(row["_row"], row["_reason"]) for row in aside(out)] == [(number, why) for number, _, _, why in kept]
     for row, (_, field, text, _) in zip(aside(out), kept, strict=True):
-        assert row["_file"] == str(file)
-        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: text}
+        assert (row["_file"], {name: row[name] or "" for name in FIELDS}) == (str(file), GOOD | {field: text})
     imported_part = manifest["imported"]
     assert (imported_part["rows"], sum(one["rows"] for one in imported_part["aside"])) == (len(VALUES), len(kept))
     first = next(one for one in imported_part["aside"] if one["reason"] == "ts is neither an integer nor a time")
@@ -544,8 +543,7 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     events = rows(tmp_path / "w", app)
     assert events == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
     about = manifest["imported"]
-    assert about["rows"] == len(wanted) + aside_rows
-    assert sum(one["rows"] for one in about["aside"]) == aside_rows
+    assert (about["rows"], sum(one["rows"] for one in about["aside"])) == (len(wanted) + aside_rows, aside_rows)
     assert (about["map"]["Tick.ts"], about["map"]["Ask.who"], about["map"]["Bid.who"]) == ("at", "name", "who")
     assert about["files"] == [file for name in ("Bid", "Ask", "Tick") for file in about["streams"][name]]
 

@@ -63,8 +63,7 @@ def test_right_cells_are_equal_in_every_check(world, spark):
     outcome = Outcome(world, spark)
     for cell in world.cells:
         rows = outcome.of(cell["cell"])
-        assert rows.keys() == CHECKS
-        assert {row["verdict"] for row in rows.values()} == {"equal"}
+        assert (rows.keys(), {row["verdict"] for row in rows.values()}) == (CHECKS, {"equal"})
         assert rows["outputs"]["expected_rows"] == rows["outputs"]["actual_rows"] == 60
         assert all(row["actual_rows"] > 0 for row in rows.values())
     assert outcome.violations == []
@@ -172,8 +171,7 @@ def test_damage_is_detected_and_named(damaged, number):
     assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different")
     assert {name: row[name] for name in counts} == counts
     evidence = outcome.evidence(bad, check)
-    assert [e["kind"] for e in evidence] == kinds
-    assert [e["seq"] for e in evidence] == seqs
+    assert ([e["kind"] for e in evidence], [e["seq"] for e in evidence]) == (kinds, seqs)
     assert [e["rank"] for e in evidence] == list(range(1, len(kinds) + 1))
     assert all((e["event"] is None) == (e["seq"] is None) for e in evidence)
 
@@ -261,8 +259,7 @@ def test_unordered_run_compares_declared_columns_as_a_multiset(world, spark):
     for cell, (_, check, counts, kinds) in zip(bad, LOOSE_DAMAGES, strict=True):
         row = outcome.of(cell)[check]
         assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different"), row
-        assert {name: row[name] for name in counts} == counts
-        assert row["out_of_order"] == 0
+        assert ({name: row[name] for name in counts}, row["out_of_order"]) == (counts, 0)
         evidence = outcome.evidence(cell, check)
         assert sorted(e["kind"] for e in evidence) == sorted(kinds)  # they come by what they hold
         if check == "outputs":

@@ -150,8 +150,7 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     write_json(home.run(RUN_IDS[1]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     write_json(home.run(RUN_IDS[0]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     run, reason = Performance(History(home)).default()
-    assert run.run_id == FEW
-    assert reason == "the newest run, because no comparable run has measurements"
+    assert (run.run_id, reason) == (FEW, "the newest run, because no comparable run has measurements")
 
 
 def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):

@@ -204,8 +204,7 @@ def test_run_on_other_events_does_not_interrupt_a_red_series(home):
     past_runs.add(home, LATER, 5, red=True, matrix="nightly")
     current = state(History(home))
     (wrong,) = [cell for cell in current.cells if cell.verdict == "different"]
-    assert wrong.run_id == LATER
-    assert current.red_since[wrong.name] == LAST
+    assert (wrong.run_id, current.red_since[wrong.name]) == (LATER, LAST)
     assert "sl/owners/t2 differs since build abc423def" in current.sentence
 
 

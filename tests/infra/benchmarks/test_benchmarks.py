@@ -210,8 +210,7 @@ def test_series_of_one_colour_have_different_markers(home):
     assert len({look for look, _ in legend}) == len(legend) == 26
     [svg] = svgs.values()
     drawn = re.findall(r'roledescription="point" transform=".+?" d="(.+?)" fill="(.+?)"', svg)
-    assert len(drawn) == 50
-    assert len(set(drawn)) == 25
+    assert (len(drawn), len(set(drawn))) == (50, 25)
     bars = [{"x": way, "y": 1.0, "line": way} for way in ways]
     svg = benchmark.draw(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
     filled = re.findall(r'roledescription="bar" d=".+?" fill="(.+?)" fill-opacity="(.+?)"', svg)
@@ -339,8 +338,7 @@ def test_points_are_drawn_against_the_diagonal():
     lines = ("random", "random", "found")
     points = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
     svg = benchmark.draw(points, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
-    assert svg.count('aria-roledescription="point"') == 3
-    assert svg.count('aria-roledescription="line mark"') == 1
+    assert (svg.count('aria-roledescription="point"'), svg.count('aria-roledescription="line mark"')) == (3, 1)
     assert "predicted events/s" in svg
 
 

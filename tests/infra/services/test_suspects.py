@@ -75,8 +75,7 @@ def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
     mart(home, "gate", [judged, judged | {"run_id": FASTER, "cell": wc[1], "verdict": "not_judged"}])
     order = chosen(home)
     assert {name for name, why in order[:2]} == set(CELLS) - set(wc)
-    assert {why for _, why in order[:2]} == {"source"}
-    assert order[2:] == [(wc[1], "sample"), (wc[0], "sample")]
+    assert ({why for _, why in order[:2]}, order[2:]) == ({"source"}, [(wc[1], "sample"), (wc[0], "sample")])
     (home.root / "warehouse" / "marts" / "speed" / "part-0.parquet").unlink()
     (home.root / "warehouse" / "marts" / "speed").rmdir()
     moved = speed | {"cell": wc[0], "to_loop": math.exp(-0.031)}
