@@ -146,22 +146,17 @@ from airflow.sdk.exceptions import AirflowFailException
 from dags.lib.spark import ServerHook, SparkJob
 from infra.checkout import home
 from infra.services.spark import Server
-
 RUN = "20260101T000000Z-00000000"
 os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
 hook = ServerHook("spark_default", RUN)
 hook.start(print)
-
 def endless(run, spark):
     print("running", flush=True)
     spark.range(10**14).selectExpr("sum(id % 7)").collect()
-
 def short(run, spark):
     return spark.range(3).count()
-
 def task(work):
     return SparkJob(task_id="validate_outputs", run=RUN, conn_id="spark_default", python_callable=work)
-
 long = task(endless)
 signal.signal(signal.SIGTERM, lambda *_: long.on_kill())  # as Airflow's runner of tasks does
 context = {"ti": SimpleNamespace(try_number=1)}

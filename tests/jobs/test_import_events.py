@@ -24,10 +24,7 @@ from streaming_core.errors import BadInput, CommandFailed
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
-
 app = App("orders", params={"k": Param(2, "items")})
-
-
 @record
 class Order:
     ts: i64
@@ -36,20 +33,12 @@ class Order:
     paid: boolean
     name: text
     items: Array[u8, "k"]
-
-
 @record
 class Output:
     name: text
-
-
 def same(row, out):
     out.emit(name=row.name)
-
-
 app.source(Order).flat_map(same, Output).sink()
-
-
 @app.generates
 def events(params, seed, start, stop):
     return {}
@@ -430,56 +419,35 @@ def test_invalid_import_is_refused_before_spark_starts(files, named, options, me
 
 STREAMS = '''"""Trades."""
 from streaming_core.api import App, Array, boolean, f64, i64, record, text, u8
-
 app = App("trades")
-
-
 @record
 class Bid:
     ts: i64
     who: text
     price: i64
     parts: Array[u8, 2]
-
-
 @record
 class Ask:
     ts: i64
     price: f64
     who: text
     is_last: boolean
-
-
 @record
 class Tick:
     ts: i64
-
-
 @record
 class Output:
     ts: i64
-
-
 def bid(row, out):
     out.emit(ts=row.ts)
-
-
 def ask(row, out):
     out.emit(ts=row.ts)
-
-
 def tick(row, out):
     out.emit(ts=row.ts)
-
-
 bids, asks, ticks = app.sources(Bid, Ask, Tick)
 bids.flat_map(bid, Output).union(asks.flat_map(ask, Output), ticks.flat_map(tick, Output)).sink()
-
-
 def events(params, seed, start, stop):
     return {}
-
-
 app.generates(events, events, events)
 '''
 
