@@ -1,4 +1,4 @@
-"""Import and retention through a real scheduler, started from the forms; and the refusals of the tasks."""
+"""An import of a million rows through a real scheduler, started from the form."""
 
 import contextlib
 import csv
@@ -20,7 +20,6 @@ from tests.support.screenshots import SETTLED
 from tests.support.waiting import wait_for
 
 IMPORTS = f"/api/v2/dags/{named('import_data')}/dagRuns"
-RETENTION = f"/api/v2/dags/{named('retention')}/dagRuns"
 ROWS = 500_000  # of each stream
 PATIENCE = 600
 
@@ -48,14 +47,10 @@ def ended(airflow: Airflow, run: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in airflow.call(f"{run}/taskInstances")["task_instances"]}
 
 
-def trigger(airflow: Airflow, runs: str, **conf: object) -> str:
-    return f"{runs}/" + airflow.call(runs, "POST", {"logical_date": None, "conf": conf})["dag_run_id"]
-
-
-def log(airflow: Airflow, run: str, *tasks: str) -> str:
-    """The logs of tasks, by default of all, line by line."""
+def log(airflow: Airflow, run: str) -> str:
+    """The logs of all tasks, line by line."""
     messages = []
-    for task in tasks or ended(airflow, run):
+    for task in ended(airflow, run):
         with contextlib.suppress(urllib.error.HTTPError):  # a task that never began has no log
             content = airflow.call(f"{run}/taskInstances/{task}/logs/1")["content"]
             events = [line for line in content if "event" in line]
@@ -101,20 +96,3 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         imported = events.filter(pc.equal(events["stream"], number)).select(table.column_names)
         order = pc.sort_indices(table, [("ts", "ascending")])
         assert imported.equals(table.take(order).cast(imported.schema))
-
-
-def test_retention_reaches_the_database_from_a_task(airflow, home):
-    airflow.call(RETENTION.removesuffix("/dagRuns"), "PATCH", {"is_paused": False})
-    scratch = home.root / "spark-scratch" / "shuffle"
-    scratch.parent.mkdir()
-    scratch.write_text("x" * 2_000_000)
-    run = trigger(airflow, RETENTION)
-    assert ended(airflow, run) == {"free_files": "success", "clean_database": "success"}, log(airflow, run)
-    assert "would free 2.0 MB" in log(airflow, run, "free_files")
-    assert "would remove 0 rows of Airflow's database" in log(airflow, run, "clean_database")
-    assert scratch.exists()
-    run = trigger(airflow, RETENTION, dry_run=False)
-    assert set(ended(airflow, run).values()) == {"success"}
-    assert not scratch.exists()
-    freed = airflow.call(f"{run}/taskInstances/free_files/xcomEntries/return_value")["value"]
-    assert freed["spark-scratch"] == 2_000_000

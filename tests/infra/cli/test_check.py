@@ -9,7 +9,6 @@ from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
 from tests.infra.cli.conftest import lockstep
-from tests.support import pages
 
 
 @pytest.mark.slow
@@ -30,16 +29,6 @@ def test_application_runs_in_every_way_of_its_kind(session, capfd, monkeypatch):
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
     assert "left out   pooled: heuristic ct, lp, et, qst; queue hybrid, partitioned, shared; reorder lock;" in output
     assert output.splitlines()[-1] == "All 13 cells equal the oracle"
-
-
-@pytest.mark.slow
-def test_late_rows_in_a_sink_of_their_own_are_checked(session, package, capsys, monkeypatch):
-    monkeypatch.setattr(check, "THREADS", [2])
-    (package / "clicks.py").write_text(pages.application(pages.WINDOWS, "clicks"))
-    assert check.check("clicks", 2000) == 0
-    printed = capsys.readouterr().out
-    assert "oracles    70 outputs" in printed
-    assert printed.splitlines()[-1] == "All 2 cells equal the oracle"
 
 
 @pytest.mark.slow
