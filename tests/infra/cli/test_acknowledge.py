@@ -7,16 +7,10 @@ from reports.history import History
 from reports.publish import publish
 from streaming_core.regression import decisions
 from streaming_core.regression.home import Home
-from tests.infra.cli.conftest import lockstep
+from tests.infra.cli.conftest import lockstep, refused
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 from tests.support.draws import some
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch) -> Home:
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    return Home(tmp_path / "home")
 
 
 @pytest.mark.parametrize(
@@ -30,10 +24,7 @@ def home(tmp_path, monkeypatch) -> Home:
 )
 def test_invalid_acknowledgement_is_one_line_and_not_stored(home, capsys, arguments, message):
     past_runs.make(home)
-    assert lockstep("acknowledge", *arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused(capsys, "acknowledge", *arguments)
     assert decisions.decisions(home) == []
 
 

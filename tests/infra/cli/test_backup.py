@@ -18,7 +18,7 @@ from reports.history import History
 from streaming_core.regression.decisions import decisions
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION
-from tests.infra.cli.conftest import lockstep
+from tests.infra.cli.conftest import lockstep, refused
 from tests.reports import past_runs
 
 # Reproducible files, files of a process, and files outside the folders of history.
@@ -65,14 +65,6 @@ def empty(tmp_path, monkeypatch) -> Home:
 
 def content(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
-def refused(capsys, *arguments: str) -> str:
-    """The one line that bad input gets."""
-    assert lockstep(*arguments) == 2
-    out, error = capsys.readouterr()
-    assert (out, error.count("\n")) == ("", 1)
-    return error
 
 
 def test_history_and_acknowledgements_come_back_and_nothing_else(home, file, empty, capsys):
