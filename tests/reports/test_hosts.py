@@ -6,7 +6,6 @@ from reports.publish import publish
 from reports.views.hosts import HostRow
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight, preflights_of, record
-from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
@@ -16,13 +15,6 @@ FIT = Preflight(
     "numa-a", machine="node1", build="0123456789abcdef" * 4, python="3.11.7", cpu="AMD EPYC", **ROOM, **KERNEL
 )
 UNFIT = Preflight("numa-b", f"lost the SSH connection to {HOSTILE}; check that it is up")
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home(tmp_path)
-    past_runs.make(home, red=False)
-    return home
 
 
 def pages(home: Home) -> list[Outline]:

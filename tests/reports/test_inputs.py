@@ -11,7 +11,6 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import recorded
-from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
@@ -29,13 +28,6 @@ IMPORTED["aside"] = [
     aside("the line is not UTF-8", 9, "orders.csv", 17, BYTES, False),
     aside("amount is no integer", 3, "more.csv", 4, HOSTILE, True),
 ]
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home(tmp_path)
-    past_runs.make(home, red=False)
-    return home
 
 
 def pages(home: Home) -> dict[str, Outline]:

@@ -10,7 +10,6 @@ from socket import gethostname
 import pytest
 
 from infra.checkout import ROOT
-from infra.services import build, gate
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
@@ -49,16 +48,6 @@ def home(tmp_path) -> Home:
         home.part("pairs", run_id).unlink()
         write_json(home.run(run_id) / "plan.json", plan_of(run_id))
     return home
-
-
-def test_newest_run_and_its_equal_cells_are_measured_by_default(home, repository, monkeypatch):
-    monkeypatch.setattr(build, "ROOT", repository)
-    equal = [spec.cell for spec in specs() if not spec.is_bound]
-    request = gate.request(home, "v1", None, None)
-    assert (request.ref, request.commit, request.run_id) == ("v1", git(repository, "rev-parse", "v1"), FASTER)
-    assert [cell["cell"] for cell in request.cells] == equal
-    request = gate.request(home, "v1", GREEN, equal[1:2])
-    assert (request.run_id, [cell["cell"] for cell in request.cells]) == (GREEN, equal[1:2])
 
 
 @pytest.mark.slow
