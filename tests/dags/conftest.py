@@ -1,22 +1,19 @@
 """An AIRFLOW_HOME of its own for every test process, made before anything imports Airflow."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from infra.airflow.airflow_home import location, prepare, write_configuration
+from infra.airflow import home
+from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 
-ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
 write_configuration(location())
 

@@ -1,7 +1,5 @@
 """Alerts, sent to a real mail server and a real HTTP server on loopback: texts, failures, no secrets in logs."""
 
-from __future__ import annotations
-
 import asyncio
 import email
 import json
@@ -29,6 +27,7 @@ from tests.reports.past_runs import LAST, RUN_IDS
 
 SECRET = "the-secret-of-this-address"
 PASSWORD = "the password of the mail server"
+SMTP = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": "235 welcome", "DATA": "354 go on", "QUIT": "221 bye"}
 
 
 def connect_apprise(monkeypatch, *urls: str) -> None:
@@ -71,26 +70,15 @@ def mail(monkeypatch):
             to: list[str] = []
             while line := self.rfile.readline().decode().strip():
                 word = line[:4].upper()
-                if word == "EHLO":
-                    say("250-here")
-                    say("250 AUTH PLAIN")
-                elif word == "AUTH":
-                    say("235 welcome")
-                elif word == "RCPT":
+                say(SMTP.get(word, "250 yes"))
+                if word == "RCPT":
                     to.append(line.partition("<")[2].rstrip(">"))
-                    say("250 yes")
                 elif word == "DATA":
-                    say("354 go on")
-                    text = b""
-                    while (part := self.rfile.readline()) != b".\r\n":
-                        text += part
+                    text = b"".join(iter(self.rfile.readline, b".\r\n"))
                     got.append((to, email.message_from_bytes(text, policy=default)))
                     say("250 yes")
                 elif word == "QUIT":
-                    say("221 bye")
                     return
-                else:
-                    say("250 yes")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()
@@ -148,8 +136,7 @@ def test_apprise_sends_broken_and_slower_cells(home, web):
     received, _ = web
     end(LAST)
     ((path, body),) = received
-    assert path == f"/{SECRET}"
-    assert body["title"] == f"{TITLE}: mismatch, failure, slowdown"
+    assert (path, body["title"]) == (f"/{SECRET}", f"{TITLE}: mismatch, failure, slowdown")
     run = History(home).run(LAST)
     sentence, about, *red, slower, url, first_step, runbook = body["message"].splitlines()
     assert sentence == run.sentence
@@ -178,8 +165,7 @@ def test_mail_attaches_the_run_as_one_file(home, mail):
     write(home.report(LAST, file_name(LAST)), attachment(Pages(history), history.run(LAST)))
     end(LAST, "{{ 7 * 191 }} <b>broke</b>\r\nBcc: eve@example.org")
     ((to, message),) = mail
-    assert to == ["ann@example.org", "ben@example.org"]
-    assert message["From"] == "lockstep@example.org"
+    assert (to, message["From"]) == (["ann@example.org", "ben@example.org"], "lockstep@example.org")
     assert message["Bcc"] is None
     assert message["Subject"].startswith(f"{TITLE}: mismatch, failure, slowdown: {{{{ 7 * 191 }}}} <b>broke</b> Bcc")
     text, file = message.iter_parts()

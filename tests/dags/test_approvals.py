@@ -1,7 +1,5 @@
 """The questions to Airflow's users before a decision, and the effect of their answers."""
 
-from __future__ import annotations
-
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
@@ -77,11 +75,7 @@ def test_invalid_request_fails_before_it_asks_a_person(lockstep_home, run_id, na
     [
         ("nosuch", "", "'nosuch' is not a commit of "),
         ("HEAD", "../../etc", "no run '../../etc'"),
-        (
-            "HEAD",
-            "",
-            "is from build abc423def0123456789, but this checkout is build .*: start a run of this checkout first",
-        ),
+        ("HEAD", "", "is from build abc423def0123456789, but this checkout is build .*: start a run of this checkout"),
     ],
 )
 def test_unmeasurable_request_fails_before_any_build(lockstep_home, ref, run_id, message):

@@ -1,7 +1,5 @@
 """The DAG `back_up_history`: it consumes the asset of validated runs, and keeps the newest backups."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """A lane runs cells on its host, continues after a failed one, and leaves cells that it cannot run to other lanes."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import json
@@ -98,11 +96,7 @@ def test_lane_continues_after_a_failed_cell_and_names_it_at_its_end(home):
     reason = "operator read_row, event 7: out of cheese"
     missing = "it did not run: its workload missing has no oracle"
     assert str(failed.value) == f"2 cells failed: bad.cell: {reason}; odd.cell: {missing}"
-    assert outcomes(home) == {
-        "bad.cell": ("here", reason),
-        "good.cell": ("here", None),
-        "odd.cell": ("here", missing),
-    }
+    assert outcomes(home) == {"bad.cell": ("here", reason), "good.cell": ("here", None), "odd.cell": ("here", missing)}
     assert {cell: record["error"] for cell, record in records(home, RUN_ID).items()}["bad.cell"] == reason
     assert status_of(home, RUN_ID).cells == 2
 

@@ -1,7 +1,5 @@
 """Named matrices in the form: a field that is left as it is takes the value of the matrix."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

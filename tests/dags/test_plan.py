@@ -1,7 +1,5 @@
 """Hostile requests through the form and the API: refused in one line, shown as text, and without any other effect."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from copy import copy

@@ -1,7 +1,5 @@
 """The pages behind Airflow's login: the real API server application, with the plugin mounted by Airflow itself."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -87,20 +85,14 @@ def get(server, token):
     return get
 
 
-PAGES = ["", "index.html", "performance.html", "style.css", f"{past_runs.LAST}/index.html", f"{past_runs.LAST}/"]
-PAGES += ["runs.html", f"{past_runs.LAST}/lockstep-{past_runs.LAST}.html"]
-PAGES += [
-    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[0]}.html",
-    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[-2]}.html",
-]
-PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
+RUN = past_runs.LAST
+PAGES = ["", "index.html", "performance.html", "style.css", "runs.html", f"{RUN}/index.html", f"{RUN}/"]
+PAGES += [f"{RUN}/lockstep-{RUN}.html", f"{RUN}/summary.json"]
+PAGES += ["data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
+PAGES += [f"{RUN}/beside-{other}.html" for other in (past_runs.RUN_IDS[0], past_runs.RUN_IDS[-2])]
 # In the reports, where each leads to.
-LINKS = {
-    "link.html": "../secret.html",
-    "folder": "..",
-    "index/index.html": "../../secret.html",
-    "circle.html": "circle.html",
-}
+LINKS = {"link.html": "../secret.html", "folder": "..", "index/index.html": "../../secret.html"}
+LINKS["circle.html"] = "circle.html"
 
 
 DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
@@ -194,38 +186,11 @@ def test_run_can_be_compared_with_any_earlier_run(get):
         assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
 
 
-def test_bearer_token_is_a_login(server, token):
-    server.cookies.clear()
-    assert server.get("/lockstep/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
-
-
-def test_first_line_of_the_page_is_the_sentence_of_the_run(get):
-    assert "7 of 10 cells equal the oracle; gs/owners/t2 failed" in get("/lockstep/").text
-
-
 # Encoded, because clients resolve plain dots themselves.
-OUTSIDE = [
-    "%2e%2e/secret.html",
-    "..%2fsecret.html",
-    "data_docs/%2e%2e/%2e%2e/secret.html",
-    "%2fetc/passwd",
-    "notes.exe",
-    # The same, hidden or led to by links.
-    "docs/%2e%2e/secret.html",
-    "docs/..%2fsecret.html",
-    "docs/sitemap.xml",
-    "docs/tutorial.html",
-    ".hidden/index.html",
-    ".hidden/",
-    *LINKS,
-    "folder/",
-    "folder/secret.html",
-    "index/",
-    # No name that a file could have.
-    "%00.html",
-    f"{'x' * 300}.html",
-    f"{'x/' * 5000}y.html",
-]
+OUTSIDE = ["%2e%2e/secret.html", "..%2fsecret.html", "data_docs/%2e%2e/%2e%2e/secret.html", "%2fetc/passwd"]
+OUTSIDE += ["notes.exe", "docs/%2e%2e/secret.html", "docs/..%2fsecret.html", "docs/sitemap.xml", "docs/tutorial.html"]
+OUTSIDE += [".hidden/index.html", ".hidden/", *LINKS, "folder/", "folder/secret.html", "index/"]  # hidden, or links
+OUTSIDE += ["%00.html", f"{'x' * 300}.html", f"{'x/' * 5000}y.html"]  # names that no file could have
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
@@ -271,16 +236,8 @@ def test_trigger_with_an_unusable_connection_starts_nothing(server, token, trigg
     [
         ("matrix", "nosuch", "unknown matrix 'nosuch'; known: full, nightly, smoke"),
         ("events", "0", "events must be between 1 and 100000000, got '0'"),
-        ("events", "many", "events must be an integer, got 'many'"),
-        ("rate", -1, "rate must be at least 0, got -1"),
         ("threads", ["0", "2"], "threads: each number must be between 1 and 1024, got 0"),
-        ("batches", [0.5], "batches.0 must be an integer, got 0.5"),
-        ("batches", [""], "batches must have at least 1 item"),
-        ("executors", ["telepathic"], "executors: unknown executor 'telepathic'"),
-        ("schemes", ["hope"], "schemes: unknown scheme 'hope'"),
-        ("stealing", "perhaps", "stealing must be true or false, got 'perhaps'"),
         ("hosts", ["local; rm -rf /"], "hosts: 'local; rm -rf /' is not a valid connection name"),
-        ("placement", "some", "placement must be any or every, got 'some'"),
         ("evens", 1, "unknown field 'evens' (did you mean 'events'?)"),
     ],
 )
@@ -300,8 +257,7 @@ def test_pages_are_read_only(server, token, method):
 def test_airflow_run_links_to_its_report(get):
     origin = f"manual__{past_runs.LAST}"
     answer = get(f"/lockstep/run/{quote(origin)}")
-    assert answer.status_code == 307
-    assert answer.headers["location"] == f"/lockstep/{past_runs.LAST}/index.html"
+    assert (answer.status_code, answer.headers["location"]) == (307, f"/lockstep/{past_runs.LAST}/index.html")
     assert "has no plan yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
 
 
@@ -386,19 +342,14 @@ def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, know
             session.query(DagModel).filter_by(dag_id=f"{DAG_ID}_nightly").delete()
 
 
-def test_pages_say_that_no_run_exists(get, tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    assert "No runs yet" in get("/lockstep/").text
-    assert "No run has been measured yet" in get("/lockstep/performance.html").text
-    assert get("/lockstep/style.css").status_code == 200
-
-
 def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path, monkeypatch):
     from airflow.models import DagRun
     from airflow.utils.session import create_session
 
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     page = get("/lockstep/")
+    assert "No runs yet" in page.text
+    assert "No run has been measured yet" in get("/lockstep/performance.html").text
     assert '<form method="post" action="smoke">' in page.text
     assert "form-action 'self'" in page.headers["Content-Security-Policy"]
     login = {"Cookie": f"_token={token}"}
@@ -415,15 +366,6 @@ def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):
-    views = [
-        view
-        for plugin in get("/api/v2/plugins").json()["plugins"]
-        for view in plugin["external_views"]
-        if plugin["name"] == "lockstep"
-    ]
-    names = {(view["name"], view["destination"], view.get("category")) for view in views}
-    assert names == {
-        (TITLE, "nav", None),
-        (TITLE, "dag_run", None),
-        (f"{TITLE} documentation", "nav", "docs"),
-    }
+    (plugin,) = [one for one in get("/api/v2/plugins").json()["plugins"] if one["name"] == "lockstep"]
+    names = {(view["name"], view["destination"], view.get("category")) for view in plugin["external_views"]}
+    assert names == {(TITLE, "nav", None), (TITLE, "dag_run", None), (f"{TITLE} documentation", "nav", "docs")}

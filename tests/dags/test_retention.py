@@ -1,7 +1,5 @@
 """The DAG retention: it lists when a person triggers it, and removes rows of Airflow's real database by itself."""
 
-from __future__ import annotations
-
 import sys
 from datetime import UTC, datetime, timedelta
 

@@ -4,8 +4,6 @@ A request of a role without the permission gets 403. With it, the API reads the 
 DAG was parsed, or 200.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -16,17 +14,14 @@ from streaming_core.regression.stages import DAG_ID
 ROLES = ("viewer", "user", "op", "admin")
 RUN = {"json": {"logical_date": None, "conf": {"hosts": ["local"]}}}
 ANSWER = {"json": {"chosen_options": ["Acknowledge"], "params_input": {}}}
+ACKNOWLEDGE = "/api/v2/dags/acknowledge_run/dagRuns"
 # Request -> the roles that may send it.
 REQUESTS = {
     ("view the pages", "GET", "/lockstep/index.html"): ROLES,
     ("view the runs", "GET", "/api/v2/dags/~/dagRuns"): ROLES,
     ("trigger a run", "POST", f"/api/v2/dags/{DAG_ID}/dagRuns"): ROLES[1:],
-    ("trigger an acknowledgement", "POST", "/api/v2/dags/acknowledge_run/dagRuns"): ROLES[1:],
-    (
-        "answer its question",
-        "PATCH",
-        "/api/v2/dags/acknowledge_run/dagRuns/one/taskInstances/question/-1/hitlDetails",
-    ): ROLES[1:],
+    ("trigger an acknowledgement", "POST", ACKNOWLEDGE): ROLES[1:],
+    ("answer its question", "PATCH", f"{ACKNOWLEDGE}/one/taskInstances/question/-1/hitlDetails"): ROLES[1:],
     ("end a run", "PATCH", f"/api/v2/dags/{DAG_ID}/dagRuns/one"): ROLES[1:],
     ("read connections", "GET", "/api/v2/connections"): ROLES[2:],
     ("edit a connection", "DELETE", "/api/v2/connections/nosuch"): ROLES[2:],

@@ -1,7 +1,5 @@
 """The hook that all Spark tasks ask for the URL of their server."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -37,21 +35,11 @@ def hook(lockstep_home, monkeypatch):
 
 
 def test_hook_passes_every_option_of_a_spark_connect_connection(hook):
-    url = hook(
-        conn_type="spark_connect",
-        host="spark.example",
-        port=15443,
-        login="some one",
-        password=TOKEN,
-        extra={"use_ssl": True},
-    ).get_connection_url()
+    address = {"host": "spark.example", "port": 15443, "login": "some one", "password": TOKEN}
+    url = hook(conn_type="spark_connect", extra={"use_ssl": True}, **address).get_connection_url()
     client = DefaultChannelBuilder(url)
-    assert (client.endpoint, client.userId, client.token, client.use_ssl) == (
-        "spark.example:15443",
-        "some one",
-        TOKEN,
-        True,
-    )
+    shown = (client.endpoint, client.userId, client.token, client.use_ssl)
+    assert shown == ("spark.example:15443", "some one", TOKEN, True)
 
 
 @pytest.mark.parametrize("host", ["spark.example", "sc://spark.example", "[::1]", "127.0.0.1"])

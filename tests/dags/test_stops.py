@@ -1,20 +1,17 @@
 """A user that stops a run, or a task of it, through Airflow's API is named in the run's status."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from infra.checkout import ROOT
 from streaming_core.regression import status
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.stages import AFTER_CELLS, DAG_ID, Stage
 from streaming_core.storage import write_json
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 CONF = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 100}
 

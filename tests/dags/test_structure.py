@@ -1,11 +1,8 @@
 """The structure of the DAGs, whatever their tasks do."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -15,7 +12,7 @@ from airflow.sdk import TriggerRule
 from airflow.serialization.serialized_objects import DagSerialization
 
 from dags.lib.form import regression_params
-from infra.checkout import MATRICES
+from infra.checkout import MATRICES, ROOT
 from infra.fields import regression_of
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
@@ -26,7 +23,6 @@ from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import DAG_ID, ON_SPARK, Stage
 from streaming_core.run.way import AXES
 
-ROOT = Path(__file__).resolve().parents[2]
 STAGES = list(Stage)
 AFTER_CORE = STAGES[STAGES.index(Stage.RUN_CORE) + 1 :]
 
@@ -87,7 +83,8 @@ def test_only_lost_connections_are_retried(dag):
             assert policy.evaluate(error, 1, 3).action.value == "fail", task.task_id
 
 
-def test_spark_stage_uses_an_operator_or_hook_of_the_airflow_provider(dag, lockstep_home):
+def test_spark_task_uses_an_operator_or_hook_of_the_airflow_provider(dag, dags, lockstep_home):
+    assert isinstance(dags[named("import_data")].get_task("import_files"), PySparkOperator)
     for stage in Stage:
         task = dag.get_task(stage)
         if task.is_mapped:
@@ -96,12 +93,6 @@ def test_spark_stage_uses_an_operator_or_hook_of_the_airflow_provider(dag, locks
         assert through == (stage in ON_SPARK), stage
         if through:
             assert task.conn_id == "{{ params.spark }}"
-
-
-def test_import_reads_files_through_the_provider(dags):
-    task = dags[named("import_data")].get_task("import_files")
-    assert isinstance(task, PySparkOperator)
-    assert task.conn_id == "{{ params.spark }}"
 
 
 def test_no_other_module_of_the_dags_starts_a_session_by_itself():
@@ -113,8 +104,11 @@ def test_no_other_module_of_the_dags_starts_a_session_by_itself():
             assert "builder" not in text or "SparkSession" not in text, path
 
 
-def test_every_task_has_a_timeout(dags):
+def test_every_dag_runs_once_at_a_time_survives_serialization_and_has_timeouts(dags):
     for dag in dags.values():
+        assert dag.max_active_runs == 1
+        again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        assert set(again.task_ids) == set(dag.task_ids)
         for task in dag.tasks:
             timeout = task.partial_kwargs["execution_timeout"] if task.is_mapped else task.execution_timeout
             most = timedelta(hours=12)
@@ -123,21 +117,15 @@ def test_every_task_has_a_timeout(dags):
             assert timedelta(0) < timeout <= most, f"{dag.dag_id}.{task.task_id}"
 
 
-def test_each_dag_has_one_active_run_at_a_time(dags):
-    assert {dag.max_active_runs for dag in dags.values()} == {1}
-
-
 def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     night = dags[named("streaming_regression_nightly")]
     (task,) = night.tasks
-    assert task.trigger_dag_id == DAG_ID
-    assert task.conf == {"matrix": "nightly"}
+    assert (task.trigger_dag_id, task.conf) == (DAG_ID, {"matrix": "nightly"})
     cells, left_out = matrix.cells(matrices.request(MATRICES, Home(tmp_path), {}, "nightly").regression)
     assert {cell.app for cell in cells} == set(registry.names())
     assert left_out == []
     assert task.wait_for_completion
-    assert night.timetable.expression == "0 2 * * *"
-    assert str(night.timetable.timezone) == "UTC"
+    assert (night.timetable.expression, str(night.timetable.timezone)) == ("0 2 * * *", "UTC")
     assert not night.catchup
     (deadline,) = night.deadline
     assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")
@@ -152,6 +140,8 @@ def test_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         schema = params.get_param(name).schema
         assert schema["title"], name
         assert params.get_param(name).description, name
+    for axis, strategies in AXES.items():
+        assert set(params.get_param(f"{axis}s").schema["examples"]) == {"all", *strategies}
 
 
 def fields_of(dags):
@@ -184,15 +174,8 @@ def test_form_never_changes_a_typed_value(dags):
 def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
     by_name = sorted(dags.values(), key=lambda dag: dag.dag_display_name)
     names = [dag.dag_id.removeprefix(PREFIX) for dag in by_name]
-    assert names == [
-        "streaming_regression",
-        "streaming_regression_nightly",
-        "acknowledge_run",
-        "speed_gate",
-        "import_data",
-        "back_up_history",
-        "retention",
-    ]
+    main = ["streaming_regression", "streaming_regression_nightly", "acknowledge_run", "speed_gate"]
+    assert names == [*main, "import_data", "back_up_history", "retention"]
     for dag in by_name:
         assert dag.dag_display_name != dag.dag_id
         assert dag.description.endswith(".")
@@ -235,23 +218,11 @@ def test_unknown_import_is_refused_in_one_line(data, sentence):
     assert str(refused.value) == sentence
 
 
-def test_form_offers_every_strategy():
-    params = regression_params()
-    for axis, strategies in AXES.items():
-        assert set(params[f"{axis}s"].schema["examples"]) == {"all", *strategies}
-
-
 def test_lines_of_the_form_become_the_values_of_a_list():
     typed = {"applications": ["wc", ""], "threads": [" 12", "3", "", "6"], "hosts": ["node", " "], "events": "5000"}
     regression = RegressionSpec.parse(regression_of(typed, typed))
     assert (regression.applications, regression.threads, regression.hosts) == (["wc"], [3, 6, 12], ["node"])
     assert regression.events == 5000
-
-
-def test_dags_survive_serialization(dags):
-    for dag in dags.values():
-        again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-        assert set(again.task_ids) == set(dag.task_ids)
 
 
 def test_dag_files_import_only_public_airflow_modules():
@@ -260,15 +231,3 @@ def test_dag_files_import_only_public_airflow_modules():
             if isinstance(node, ast.ImportFrom) and node.module.startswith("airflow"):
                 assert node.module == "airflow.sdk" or node.module.startswith("airflow.providers."), path.name
             assert not isinstance(node, ast.Import), f"{path.name} is wiring only"
-
-
-@pytest.mark.slow
-def test_airflow_stays_in_dags_and_infra_airflow():
-    for folder in ("streaming_core", "jobs", "expectations", "infra"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if path.is_relative_to(ROOT / "infra" / "airflow"):
-                continue
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                assert not [name for name in names if name.split(".")[0] == "airflow"], path

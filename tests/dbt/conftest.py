@@ -1,7 +1,5 @@
 """One warehouse over a synthetic history, built once for all tests: a build with its own Spark server is slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -12,11 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from tests.dbt import own_nodes
 from tests.dbt.raw_runs import GREEN, QUARANTINED, RUNS, write_runs
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # `lockstep warehouse build` on a copy of the project, then its unit tests, which it leaves out, on the same server.
 BUILD_AND_UNIT_TESTS = """

@@ -3,8 +3,6 @@
 Tests of error rates over many cells use it. Another test compares it with the warehouse's SQL (dbt/macros/gate.sql).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -51,14 +49,8 @@ def pairs(
     """Logarithms of ratios of speeds, as pairs of processes on a shared machine give them, shape (PAIRS,).
 
     The machine's speed wanders by factors, and both processes of a pair share almost all of that.
-
-    Args:
-        seed: of the random numbers.
-        noise: of each process itself, relative.
-        outliers: the share of processes with twelve times the noise.
-        second: how much slower the second process of a pair is; their order is random.
-        skew: noise only slows processes down.
-        slower: how much slower the build is than the baseline.
+    `noise` is that of each process, `outliers` the share of processes with twelve times the noise, and `second` how
+    much slower the second process of a pair is, in random order. With `skew`, noise only slows processes down.
     """
     draw = np.random.default_rng(seed)
     own = draw.exponential(noise, (PAIRS, 2)) if skew else draw.normal(0, noise, (PAIRS, 2))

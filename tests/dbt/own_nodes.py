@@ -1,7 +1,5 @@
 """Nodes of every kind of dbt, as a user adds them to the project: files below dbt/, by path."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Figures are plain functions of run, threads and repetition. So a test can state 
 it as the mart does.
 """
 
-from __future__ import annotations
-
 import json
 
 from jobs.raw import write_raw
@@ -42,21 +40,17 @@ def slowdown(run_id: str, spec: RunSpec) -> float:
 
 def specs() -> list[RunSpec]:
     """The planned cells: two ways and a bound, at one and two threads, sl with an open-loop pass."""
-    return [
-        RunSpec.parse(
-            {
-                "app": app,
-                "executor": executor,
-                "scheme": scheme,
-                "threads": threads,
-                "repetitions": 3,
-                "sink": "parquet",
-                "rate": 1000.0 if app == "sl" else 0.0,
-            }
-        )
-        for app, executor, scheme in WAYS
-        for threads in (1, 2)
-    ]
+    ways = [dict(zip(("app", "executor", "scheme"), way, strict=True)) for way in WAYS]
+    ways = [way | {"threads": threads} for way in ways for threads in (1, 2)]
+    more = {"repetitions": 3, "sink": "parquet"}
+    return [RunSpec.parse(way | more | {"rate": 1000.0 if way["app"] == "sl" else 0.0}) for way in ways]
+
+
+def plan_of(run_id: str) -> dict:
+    """The plan of a run, as far as the gate reads it."""
+    cells = [(spec, spec.model_dump(mode="json")) for spec in specs()]
+    rows = [{"cell": one.cell, "spec": spec, "workload": "w", "is_bound": one.is_bound} for one, spec in cells]
+    return {"run_id": run_id, "workloads": [], "cells": rows}
 
 
 def expected_verdict(run_id: str, spec: RunSpec) -> str:
@@ -85,23 +79,10 @@ def write_runs(home: Home, runs: tuple[str, ...] = RUNS) -> None:
 def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
     verdict = expected_verdict(run_id, spec)
     key = {"run_id": run_id, "cell": spec.cell}
-    cell = (
-        key
-        | way_columns(spec)
-        | {
-            "app": spec.app,
-            "params": "{}",
-            "strategy": spec.strategy,
-            "events": 1000,
-            "seed": 1,
-            "spec_digest": spec.spec_digest,
-            "workload_address": f"w-{spec.app}",
-            "oracle_address": f"o-{spec.app}",
-            "is_bound": spec.is_bound,
-            "attempt": 1,
-            "status": verdict if verdict in ("failed", "not_run") else "ok",
-        }
-    )
+    cell = key | way_columns(spec) | {"app": spec.app, "params": "{}", "strategy": spec.strategy, "events": 1000}
+    cell |= {"seed": 1, "spec_digest": spec.spec_digest, "workload_address": f"w-{spec.app}"}
+    cell |= {"oracle_address": f"o-{spec.app}", "is_bound": spec.is_bound, "attempt": 1}
+    cell["status"] = verdict if verdict in ("failed", "not_run") else "ok"
     tables["cells"].append(cell)
     check = key | {"app": spec.app}
     if verdict == "not_run":
@@ -123,25 +104,14 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
         passes.append(("open_loop", 0, 0.001))
     for kind, repetition, factor in passes:
         speed = base_speed(run_id, spec.threads) * factor
-        sample = key | {
-            "kind": kind,
-            "repetition": repetition,
-            "events": 1000,
-            "outputs": 1000,
-            "digest": "1000:aa",
-            "in_order": True,
-            "seconds": 1000 / speed,
-            "events_per_s": speed,
-            "cpu_seconds": spec.threads * 1000 / speed,
-            "energy_joules": 40 * 1000 / speed if run_id in WITH_ENERGY else None,  # 40 watts
-            "dropped_invalid": 0,
-            "dropped_late": 0,
-            "reconfigurations": 0,
-            "rejected": 3,
-            # The loop takes half as long, and as many turns as make two seconds.
-            "passes": 1000,
-            "loop_seconds": 500 / speed if kind == "peak" and run_id in WITH_LOOP else None,
-        }
+        sample = key | {"kind": kind, "repetition": repetition, "events": 1000, "outputs": 1000, "digest": "1000:aa"}
+        sample |= {"in_order": True, "seconds": 1000 / speed, "events_per_s": speed, "rejected": 3}
+        sample |= dict.fromkeys(("dropped_invalid", "dropped_late", "reconfigurations"), 0)
+        sample["cpu_seconds"] = spec.threads * 1000 / speed
+        sample["energy_joules"] = 40 * 1000 / speed if run_id in WITH_ENERGY else None  # 40 watts
+        # The loop takes half as long, and as many turns as make two seconds.
+        loop = 500 / speed if kind == "peak" and run_id in WITH_LOOP else None
+        sample |= {"passes": 1000, "loop_seconds": loop}
         for part in ("useful", "sync", "lock", "remote", "other"):
             sample[f"{part}_s"] = 0.2 * spec.threads * 1000 / speed
         for i, percentile in enumerate(("p50", "p95", "p99", "p999", "max")):
@@ -153,53 +123,21 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
     differs = verdict == "different" or (spec.is_bound and spec.threads == 2)
     for name in ("outputs", "state:accounts", "digest"):
         wrong = differs and name == "outputs"
-        tables["verdicts"].append(
-            check
-            | {
-                "check": name,
-                "verdict": "not_comparable" if spec.is_bound else "different" if wrong else "equal",
-                "expected_rows": 1000,
-                "actual_rows": 1000,
-                "missing": 0,
-                "extra": 0,
-                "different": 2 if wrong else 0,
-                "out_of_order": 0,
-                "detail": "2 rows differ, first at seq 5" if wrong else None,
-            }
-        )
+        row = {"check": name, "verdict": "not_comparable" if spec.is_bound else "different" if wrong else "equal"}
+        row |= {"expected_rows": 1000, "actual_rows": 1000, "missing": 0, "extra": 0, "different": 2 if wrong else 0}
+        row |= {"out_of_order": 0, "detail": "2 rows differ, first at seq 5" if wrong else None}
+        tables["verdicts"].append(check | row)
         for rank, seq in enumerate((5, 9)) if wrong else ():
-            tables["violations"].append(
-                check
-                | {
-                    "check": name,
-                    "rank": rank,
-                    "kind": "different",
-                    "seq": seq,
-                    "sub": 0,
-                    "expected": json.dumps({"balance": 10}),
-                    "actual": json.dumps({"balance": 11}),
-                    "event": json.dumps({"seq": seq}),
-                }
-            )
+            violation = {"check": name, "rank": rank, "kind": "different", "seq": seq, "sub": 0}
+            violation |= {"expected": json.dumps({"balance": 10}), "actual": json.dumps({"balance": 11})}
+            tables["violations"].append(check | violation | {"event": json.dumps({"seq": seq})})
 
 
 def _pair(key: dict, spec: RunSpec, number: int) -> dict:
     # Noise of less than a percent, as often to this side as to that.
     noise = 1 + (1 if number % 2 else -1) * number / 4000
-    return key | {
-        "pair": number,
-        "baseline": "build-01",
-        "baseline_ref": "v1",
-        "build": f"build-{key['run_id'][6:8]}",
-        "host": "node1",
-        "first": ("baseline", "build")[number // 2 % 2],
-        "passes": 50,
-        "baseline_seconds": 0.01,
-        "build_seconds": 0.01 * slowdown(key["run_id"], spec) * noise,
-        "baseline_digest": "1000:aa 10:bb",
-        "build_digest": "1000:aa 10:bb",
-        "steal": 0.0,
-        "others": 0.02,
-        "baseline_environment": "locked",
-        "environment": "locked",
-    }
+    row = key | {"pair": number, "baseline": "build-01", "baseline_ref": "v1", "build": f"build-{key['run_id'][6:8]}"}
+    row |= {"host": "node1", "first": ("baseline", "build")[number // 2 % 2], "passes": 50, "baseline_seconds": 0.01}
+    row |= {"build_seconds": 0.01 * slowdown(key["run_id"], spec) * noise}
+    row |= dict.fromkeys(("baseline_digest", "build_digest"), "1000:aa 10:bb")
+    return row | {"steal": 0.0, "others": 0.02, "baseline_environment": "locked", "environment": "locked"}

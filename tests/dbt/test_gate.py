@@ -1,7 +1,5 @@
 """The speed gate: the SQL follows the rule, the rule is Wilcoxon's, and it errs as often as its page says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jinja2

@@ -1,7 +1,5 @@
 """A user's own nodes of every kind of dbt that fail pass through the pages; `test_marts.py` has those that do not."""
 
-from __future__ import annotations
-
 import pytest
 
 from reports.history import History

@@ -1,7 +1,5 @@
 """Static checks of the dbt project's files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -85,16 +83,6 @@ def test_every_staging_model_and_mart_tests_its_grain():
         tests = [key for test in entry.get("data_tests", []) for key in test]
         if not name.startswith("int_"):
             assert "one_row_per" in tests, name
-
-
-def test_tests_are_named_as_sentences():
-    for path in PROJECT.glob("models/*/*.yml"):
-        content = yaml.safe_load(path.read_text())
-        names = [test["name"] for test in content.get("unit_tests", [])]
-        for entry in content.get("models", []):
-            names += [body["name"] for test in entry.get("data_tests", []) for body in test.values()]
-        for name in names:
-            assert name.count("_") >= 3, f"{path.name}: {name}"
 
 
 def test_dbt_sends_no_usage_statistics():

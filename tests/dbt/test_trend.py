@@ -1,7 +1,5 @@
 """The trend: the SQL follows the rule, and the rule errs as rarely as docs/explanation/speed-verdicts.md says."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -65,11 +63,8 @@ def test_sql_and_python_rule_give_the_same_verdicts(spark):
             row = rows_by_night[name, f"{i:03}"]
             verdicts.add(night.verdict)
             assert row["verdict"] == night.verdict, (name, i)
-            for column, value in (
-                ("since_run", night.since),
-                ("found_run", night.changed),
-                ("bridge_run", night.bridge),
-            ):
+            runs = {"since_run": night.since, "found_run": night.changed, "bridge_run": night.bridge}
+            for column, value in runs.items():
                 assert row[column] == (None if value is None else f"{value:03}"), (name, i, column)
             assert row["since_build"] == (None if night.since is None else f"b{night.since:03}")
             for column in ("noise", "smallest", "change"):

@@ -4,8 +4,6 @@ Tests of error rates over a thousand nights of a hundred cells use it. Another t
 (dbt/macros/trend.sql), night by night.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass
@@ -53,13 +51,7 @@ class Past:
 
 
 def trend(points: list[float], epochs: list[str] | None = None, gates: dict[int, Gate] | None = None) -> list[Night]:
-    """The verdicts on a series of logarithms of ratios to the loop, night by night.
-
-    Args:
-        points: the logarithms.
-        epochs: the epoch of each; None: all are of one.
-        gates: the verdicts of the gate, by number of night.
-    """
+    """The verdicts on a series of logarithms of ratios to the loop, by default of one epoch, night by night."""
     kept: list[tuple[int, float]] = []
     noise, estimated, before, since, changed = None, 0, None, None, None
     change_by_gate, bridge, bridge_smallest, past, first = None, None, None, None, None
@@ -129,16 +121,8 @@ def history(
     """Logarithms of ratios to the loop, as a shared machine gives them.
 
     The machine's own speed drifts by factors from night to night. The loop and the cell share that drift, so the ratio
-    does not show it.
-
-    Args:
-        seed: of the random numbers.
-        nights: the length of the history.
-        noise: the standard deviation of a night.
-        outliers: the share of nights with twelve times the noise.
-        wander: the step of the random walk of the level, a night.
-        slower: the relative slowdown of the cell.
-        at: the first night with the slowdown.
+    does not show it. `noise` is the standard deviation of a night, `outliers` the share of nights with twelve times the
+    noise, `wander` the step of the random walk of the level, and `slower` the slowdown from the night `at` on.
     """
     draw = random.Random(seed)
     machine, level, points = 0.0, 0.0, []

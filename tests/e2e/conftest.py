@@ -1,7 +1,5 @@
 """Fixtures of end-to-end tests: a copy of the checkout, and a shell in it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +22,8 @@ def copied(tmp_path_factory) -> Path:
 def user_environment(copied, tmp_path_factory, with_compiled) -> dict[str, str]:
     """The variables of a shell in the copy; everything that commands write lies in a temporary folder."""
     folder = tmp_path_factory.mktemp("user")
-    return {
-        **checkout.environment(copied),
-        "XDG_CONFIG_HOME": str(folder / ".config"),
-        "LOCKSTEP_HOME": str(with_compiled(folder / "lockstep")),
-        "AIRFLOW_HOME": str(folder / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-    }
+    with_compiled(folder / "lockstep")
+    return checkout.environment(copied) | checkout.homes(folder) | {"XDG_CONFIG_HOME": str(folder / ".config")}
 
 
 @pytest.fixture
@@ -42,15 +35,10 @@ def shell(copied, user_environment) -> Callable[[str], str]:
     others = {name: value for name, value in FOREIGN.items() if not name.startswith(("GIT_", "NUMBA_", "PYTHON"))}
 
     def run(block: str) -> str:
+        command = ["bash", "-euo", "pipefail", "-c", block]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=copied,
-            env=others | user_environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
+            command, cwd=copied, env=others | user_environment, text=True, timeout=PATIENCE, check=False, **pipes
         )
         assert done.returncode == 0, block + done.stdout
         return done.stdout

@@ -9,8 +9,6 @@ makes its runs in turns with this one. Leave the machine alone meanwhile.
 The exit code is 1 if a limit of `LIMITS` does not hold, or if --before is not slower with every size.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -20,9 +18,6 @@ import time
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-
-from rich.console import Console
-from rich.table import Table
 
 from infra.checkout import ROOT
 from streaming_core.regression.home import Home
@@ -52,18 +47,12 @@ class Run(NamedTuple):
 
 
 class Subject:
-    """A checkout, with a LOCKSTEP_HOME and an AIRFLOW_HOME of its own."""
+    """A checkout, with a LOCKSTEP_HOME and an AIRFLOW_HOME of its own in a folder."""
 
     def __init__(self, root: Path, folder: Path):
-        """Keep the root of the checkout, and make the homes in a folder."""
         self.root = root
         self.home = Home(folder / "lockstep")
-        self.environment = {
-            **checkout.environment(root),
-            "LOCKSTEP_HOME": str(self.home.root),
-            "AIRFLOW_HOME": str(folder / "airflow"),
-            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-        }
+        self.environment = checkout.environment(root) | checkout.homes(folder)
 
     def run(self, size: str) -> Run:
         """Run `lockstep run`, which must end green."""
@@ -81,15 +70,14 @@ class Subject:
         return Run(tasks | {AROUND: whole - sum(tasks.values())}, whole)
 
 
-def table(size: str, names: list[str], runs: list[list[Run]]) -> Table:
-    """The median seconds of each task, by checkout."""
-    result = Table("task", *names, title=f"{size}: seconds, median of {len(runs[0])}")
+def show(size: str, names: list[str], runs: list[list[Run]]) -> None:
+    """Print the median seconds of each task, by checkout."""
+    print(f"\n{size}: seconds, median of {len(runs[0])}", *names)
     for task in [*Stage, AROUND]:
         if any(task in run.tasks for of in runs for run in of):
-            result.add_row(task, *(f"{median(run.tasks.get(task, 0.0) for run in of):.1f}" for of in runs))
-    result.add_row("all", *(f"{median(run.whole for run in of):.1f}" for of in runs))
-    result.add_row("orchestration", *(f"{100 * median(run.orchestration for run in of):.0f} %" for of in runs))
-    return result
+            print(f"{task:36}", *(f"{median(run.tasks.get(task, 0.0) for run in of):7.1f}" for of in runs))
+    print(f"{'all':36}", *(f"{median(run.whole for run in of):7.1f}" for of in runs))
+    print(f"{'orchestration, %':36}", *(f"{100 * median(run.orchestration for run in of):7.0f}" for of in runs))
 
 
 def faults(size: str, runs: list[list[Run]]) -> list[str]:
@@ -118,8 +106,7 @@ def main() -> int:
     options = parser.parse_args()
     roots = [*([options.before.resolve()] if options.before else []), ROOT]
     names = [*(["before"] if options.before else []), "now"]
-    wrong = []
-    console = Console(width=120)
+    wrong: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lockstep-cost-") as folder:
         subjects = [Subject(root, Path(folder) / name) for root, name in zip(roots, names, strict=True)]
         for size in options.sizes:
@@ -129,7 +116,7 @@ def main() -> int:
                     run = subject.run(size)
                     if number:
                         of.append(run)
-            console.print(table(size, names, runs))
+            show(size, names, runs)
             wrong += faults(size, runs)
     print("\n".join(wrong) or "every limit holds", f"({os.cpu_count()} cores)")
     return bool(wrong)

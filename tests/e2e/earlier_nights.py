@@ -6,8 +6,6 @@ A trend needs 15 nights. These give a series its first ones in minutes: results 
 digests, and loaded as in a run. The nights are those of the last days, one a day.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

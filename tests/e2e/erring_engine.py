@@ -1,9 +1,7 @@
 """streaming-core with faults. An Airflow connection names it as the wrapper of the real command.
 
-LOCKSTEP_APP_FAULTS names the faults, a JSON object: part of a cell's name -> wrong | forge | crash | vanish | hang.
+LOCKSTEP_APP_FAULTS names the faults, a JSON object: part of a cell's name -> wrong | crash | vanish | hang.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -15,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_core.cli import main
-from streaming_core.storage import sealed
 
 
 def damage(out: Path) -> None:
@@ -27,12 +24,6 @@ def damage(out: Path) -> None:
     values[7] ^= 1
     column = pa.array(values, table.schema.field(index).type)
     pq.write_table(table.set_column(index, table.schema.field(index), column), path)
-
-
-def forge(out: Path) -> None:
-    """Make the report claim a negative compile time. The result itself stays right."""
-    path = out / "report.json"
-    path.write_text(json.dumps(sealed(json.loads(path.read_text()) | {"compile_seconds": -1.0})))
 
 
 def fault() -> str | None:
@@ -65,6 +56,4 @@ if __name__ == "__main__":
         code = end.code
     if what == "wrong" and not code:
         damage(out)
-    if what == "forge" and not code:
-        forge(out)
     sys.exit(code)

@@ -4,8 +4,6 @@ LOCKSTEP_APP_HOLD names a folder. The engine writes a file there, named by its h
 while the folder has a file `hold`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

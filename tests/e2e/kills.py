@@ -7,8 +7,6 @@ Python processes and the rows that were shuffled there. A new worker starts at o
 and ends with exit code 1 if a result differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -16,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +23,7 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
+from infra.checkout import ROOT
 from jobs import cluster
 from jobs.session import driver_settings
 from streaming_core.apps import registry
@@ -35,17 +33,11 @@ from streaming_core.oracle import oracle
 from tests.e2e.scheduled import free_port
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 120  # seconds
 SHARES = 6
 # Kind of stage, application, and the stage that loses a worker.
-STAGES = [
-    ("map", "q3", "events"),
-    ("shuffle", "q3", "count"),
-    ("sink", "q3", "sink"),
-    ("window", "wordcount", "count"),
-]
+STAGES = [("map", "q3", "events"), ("shuffle", "q3", "count"), ("sink", "q3", "sink"), ("window", "wordcount", "count")]
 SETTINGS = {
     "spark.executor.memory": "700m",
     "spark.executor.cores": "1",
@@ -106,14 +98,10 @@ class Standalone:
 
     def _class(self, log: str, name: str, *arguments: str) -> subprocess.Popen:
         with open(self.folder / f"{log}.log", "wb") as file:
-            return subprocess.Popen(
-                [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments],
-                env=os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
-                cwd=self.folder,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-            )
+            command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
+            environment = os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+            own = {"cwd": self.folder, "start_new_session": True}
+            return subprocess.Popen(command, env=environment, stdout=file, stderr=file, **own)
 
 
 @contextmanager
@@ -130,85 +118,64 @@ def session(url: str) -> Iterator[SparkSession]:
         spark.stop()
 
 
-@dataclass(frozen=True)
 class Cell:
     """An application, its workload, and the digests of its oracle."""
 
-    app: str
-    params: tuple
-    source: Path
-    rows: int
-    content_digest: str
-    digests: tuple[str, str]
-
-    @classmethod
-    def of(cls, name: str, events: int, folder: Path) -> Cell:
-        app, source = registry.load(name), folder / name
-        workload.write(app, {}, events, 7, source)
-        opened = workload.read(source, app)
+    def __init__(self, name: str, events: int, folder: Path):
+        app, self.source = registry.load(name), folder / name
+        workload.write(app, {}, events, 7, self.source)
+        self.opened = workload.read(self.source, app)
         (folder / f"{name}-oracle").mkdir()
-        expected = oracle.compute(opened, folder / f"{name}-oracle")
-        digests = (expected["output_digest"], expected["state_digest"])
-        params = tuple(opened.manifest["params"].items())
-        return cls(name, params, source, opened.rows, opened.manifest["content_digest"], digests)
+        expected = oracle.compute(self.opened, folder / f"{name}-oracle")
+        self.digests = (expected["output_digest"], expected["state_digest"])
 
-    def run(self, spark: SparkSession, folder: Path) -> tuple[str, str]:
-        """Make a pass; returns the digests of its outputs and of its final states."""
-        pass_ = SparkPass(self.app, self.params, str(self.source), self.rows, self.rows, SHARES, str(folder), True)
-        compiled = prepared(self.app, self.params)
-        sample = cluster._measured(spark, compiled, pass_, self.content_digest, 0)
+    def is_equal(self, spark: SparkSession, folder: Path) -> bool:
+        """Make a pass; returns whether its outputs and final states have the digests of the oracle."""
+        manifest, rows = self.opened.manifest, self.opened.rows
+        params = tuple(manifest["params"].items())
+        pass_ = SparkPass(manifest["app"], params, str(self.source), rows, rows, SHARES, str(folder), True)
+        compiled = prepared(manifest["app"], params)
+        sample = cluster._measured(spark, compiled, pass_, manifest["content_digest"], 0)
         (folder / "out").mkdir()
-        return sample.digest, cluster.publish(compiled, pass_, folder / "out")
+        return (sample.digest, cluster.publish(compiled, pass_, folder / "out")) == self.digests
+
+
+def kill_during(standalone: Standalone, folder: Path, stage: str) -> threading.Thread:
+    """Kill a worker when the first task of a stage has ended."""
+
+    def kill() -> None:
+        wait_for(lambda: list((folder / "tasks").glob(f"{stage}-*.json")), PATIENCE)
+        standalone.kill_worker()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    return killer
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="kills", description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="number of passes that lose a worker")
     parser.add_argument("--events", type=int, default=60_000, help="events of a pass")
-    options = parser.parse_args()
-    wrong = 0
+    options, wrong = parser.parse_args(), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cells = {app: Cell.of(app, options.events, folder) for app in {app for _, app, _ in STAGES}}
+        cells = {app: Cell(app, options.events, folder) for app in {app for _, app, _ in STAGES}}
         standalone = Standalone(folder)
         try:
             standalone.start()
             with session(standalone.url) as spark:
                 for app, cell in cells.items():
-                    began = time.monotonic()
-                    assert cell.run(spark, folder / f"quiet-{app}") == cell.digests
-                    print(json.dumps({"app": app, "kill": None, "seconds": time.monotonic() - began}), flush=True)
+                    assert cell.is_equal(spark, folder / f"quiet-{app}")
                 for number in range(options.kills):
                     kind, app, stage = STAGES[number % len(STAGES)]
-                    began = time.monotonic()
-                    pass_folder = folder / f"pass-{number}"
-                    killer, killed_at = _kill_during(standalone, pass_folder, stage)
-                    is_equal = cells[app].run(spark, pass_folder) == cells[app].digests
+                    killer = kill_during(standalone, folder / f"pass-{number}", stage)
+                    is_equal = cells[app].is_equal(spark, folder / f"pass-{number}")
                     killer.join()
                     wrong += not is_equal
-                    seconds = time.monotonic() - began
-                    line = {"app": app, "kill": kind, "at_tasks": killed_at, "equal": is_equal, "seconds": seconds}
-                    print(json.dumps(line), flush=True)
+                    print(json.dumps({"app": app, "kill": kind, "equal": is_equal}), flush=True)
         finally:
             standalone.stop()
     return 1 if wrong else 0
-
-
-def _kill_during(standalone: Standalone, folder: Path, stage: str) -> tuple[threading.Thread, list[int]]:
-    """Kill a worker when the first task of a stage has ended; returns the thread, and how many had ended."""
-    killed_at: list[int] = []
-
-    def ended() -> int:
-        return len(list((folder / "tasks").glob(f"{stage}-*.json")))
-
-    def kill() -> None:
-        wait_for(lambda: ended() > 0, PATIENCE)
-        killed_at.append(ended())
-        standalone.kill_worker()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    return killer, killed_at
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ Every night is late on purpose, so the triggerer has to send the deadline alert.
 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -33,10 +31,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
-
-from rich.console import Console
-from rich.table import Table
+from typing import Any
 
 from infra.gate.pairs import one_side
 from infra.hosts.build import Build
@@ -45,7 +40,7 @@ from reports.history.speed import JUDGED
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX, named
 from streaming_core.run.way import RunSpec
-from tests.e2e.scheduled import RUNS, Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow
 from tests.support import checkout
 
 NIGHTLY = named("streaming_regression_nightly")
@@ -56,9 +51,7 @@ schemes: [owners]
 threads: [1]
 events: 200000
 """
-UNCHANGED = "gate_minutes: {minutes}\ngate_against: base\n"
-EDITED = "gate_minutes: 12\n"
-ONE_CELL = 3  # minutes that the gate needs for a cell, at most
+UNCHANGED = "gate_minutes: 3\ngate_against: base\n"  # what the gate needs for a cell, at most
 SLOWDOWN = 0.05
 PLANTED = "sl/owners/t1"
 PLACE = "            src_acct=0,\n"  # in the operator `settle` of sl, for a deposit
@@ -71,12 +64,8 @@ PATIENCE = 3600  # seconds that a night may take
 POLL_SECONDS = 3
 
 
-class Outcome(NamedTuple):
-    """A line of the result: the claim, whether it holds, and the observation."""
-
-    claim: str
-    holds: bool
-    seen: str
+# A line of the result: the claim, whether it holds, and the observation.
+Outcome = tuple[str, bool, str]
 
 
 class Sink:
@@ -114,22 +103,16 @@ class Nights:
         checkout.equip(self.copy)
         self.home = Home(folder / "lockstep")
         config = {"config": [{"path": f"json://127.0.0.1:{self.sink.server.server_port}/"}]}
-        self.environment = {
-            **checkout.environment(self.copy),
-            "LOCKSTEP_HOME": str(self.home.root),
-            "AIRFLOW_HOME": str(folder / "airflow"),
-            "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-            f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE": json.dumps(
-                {"conn_type": "apprise", "extra": config}
-            ),
-        }
+        self.environment = checkout.environment(self.copy) | checkout.homes(folder)
+        alert = json.dumps({"conn_type": "apprise", "extra": config})
+        self.environment[f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_ALERT_APPRISE"] = alert
         os.environ["LOCKSTEP_HOST_LOCK"] = self.environment["LOCKSTEP_HOST_LOCK"]
         self.airflow: Airflow | None = None
 
     @contextmanager
     def up(self) -> Iterator[None]:
         """Airflow with its scheduler and triggerer, for the block."""
-        self.airflow = Airflow(self.environment, free_port(), self.copy)
+        self.airflow = Airflow(self.environment, self.copy)
         try:
             yield
         finally:
@@ -142,12 +125,9 @@ class Nights:
         assert text.count(before) == 1, f"{name} has {text.count(before)} times {before!r}"
         path.write_text(text.replace(before, after))
 
-    def matrix(self, gate: str) -> None:
-        """Write the matrix of the nightly."""
+    def commit(self, tag: str, gate: str = "") -> None:
+        """Commit the copy under a tag, with this part of the nightly's matrix."""
         (self.copy / "dags" / "matrices" / "nightly.yaml").write_text(MATRIX + gate)
-
-    def commit(self, tag: str) -> None:
-        """Commit the copy under a tag."""
         checkout.commit(self.copy)
         self.command("git", "tag", tag)
 
@@ -156,10 +136,6 @@ class Nights:
         done = subprocess.run(words, cwd=self.copy, env=self.environment, capture_output=True, text=True, check=False)
         assert done.returncode in codes, f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
-
-    def python(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-        """Run the copy's Python."""
-        return self.command(str(self.copy / ".venv" / "bin" / "python"), *words, codes=codes)
 
     def runs(self) -> list[Run]:
         """The runs of the scheduled nights, oldest first."""
@@ -229,7 +205,7 @@ def accused(run: Run) -> list[str]:
     return trend + [f"{label} {one.text} (gate)" for label, one in run.gates if one.verdict in bad]
 
 
-def unchanged(nights: Nights, runs: list[Run], gated: int) -> list[Outcome]:
+def unchanged(runs: list[Run], gated: int) -> list[Outcome]:
     """The checks of the unchanged nights."""
     cells = [cell for run in runs for cell in run.cells]
     judged = sum(bool(cell.speed and cell.speed.verdict in JUDGED) for cell in cells)
@@ -237,12 +213,10 @@ def unchanged(nights: Nights, runs: list[Run], gated: int) -> list[Outcome]:
     blamed = [f"{run.run_id}: {text}" for run in runs for text in accused(run)]
     red = [run.run_id for run in runs if not run.green]
     return [
-        Outcome(f"{len(runs)} unchanged nights are green", not red, ", ".join(red) or "all green"),
-        Outcome("at least 90 % of their cells are judged", judged >= 0.9 * len(cells), f"{judged} of {len(cells)}"),
-        Outcome("no cell is accused", not blamed, "; ".join(blamed) or "none"),
-        Outcome(
-            "the gate judged a cell in each of its nights", len(measured) >= gated, f"{len(measured)} in {gated} nights"
-        ),
+        (f"{len(runs)} unchanged nights are green", not red, ", ".join(red) or "all green"),
+        ("at least 90 % of their cells are judged", judged >= 0.9 * len(cells), f"{judged} of {len(cells)}"),
+        ("no cell is accused", not blamed, "; ".join(blamed) or "none"),
+        ("the gate judged a cell in each of its nights", len(measured) >= gated, f"{len(measured)} in {gated} nights"),
     ]
 
 
@@ -256,20 +230,14 @@ def slowed(nights: Nights, run: Run, real: float) -> list[Outcome]:
     others = [text for text in accused(run) if not text.startswith(PLANTED)]
     alerts = [line for text in nights.sink.alerts("slowdown") for line in text.splitlines() if "slower" in line]
     is_named = any(line.startswith(PLANTED) and f"in build {build}" in line for line in alerts)
+    is_slower = bool(cell.gate and cell.gate.verdict == "slower")
+    since = f"{trend.text} since {short(trend.since_build)}" if trend else "no verdict"
     return [
-        Outcome("the slow night is green", run.green, run.sentence),
-        Outcome(
-            f"the gate finds the planted slowdown of {100 * real:.1f} %",
-            bool(cell.gate and cell.gate.verdict == "slower"),
-            f"{PLANTED}: {verdict}",
-        ),
-        Outcome(
-            "the series goes on: its verdict names the build",
-            named_by_trend,
-            f"{trend.text} since {short(trend.since_build)}" if trend else "no verdict",
-        ),
-        Outcome("no other cell is accused", not others, "; ".join(others) or "none"),
-        Outcome(f"an alert names {PLANTED} and build {build}", is_named, alerts[-1] if alerts else "no alert"),
+        ("the slow night is green", run.green, run.sentence),
+        (f"the gate finds the planted slowdown of {100 * real:.1f} %", is_slower, f"{PLANTED}: {verdict}"),
+        ("the series goes on: its verdict names the build", named_by_trend, since),
+        ("no other cell is accused", not others, "; ".join(others) or "none"),
+        (f"an alert names {PLANTED} and build {build}", is_named, alerts[-1] if alerts else "no alert"),
     ]
 
 
@@ -279,14 +247,14 @@ def sit(nights: Nights, run: Run, count: int) -> list[Outcome]:
     narrow = []
     for number in range(1, count + 1):
         words = ("-m", "infra.cli", "gate", "--against", "base", run.run_id, "--cells", name, "--json")
-        answer = json.loads(nights.python(*words, codes=(0, 1)))  # 1: slower
+        answer = json.loads(nights.command("python", *words, codes=(0, 1)))  # 1: slower
         (one,) = [gate for gate in answer["gate"] if gate["cell"] == name]
         width = one["change_high"] - one["change_low"] if one["change"] is not None else 1.0
         nights.say(f"sitting {number} of {count}: {one['verdict']}, interval {100 * width:.1f} % wide")
         if width < NARROW:
             narrow.append(one["verdict"] == "slower")
     seen = f"{sum(narrow)} of {len(narrow)} narrow ones, of {count} sittings"
-    return [Outcome("9 of 10 narrow sittings find it", bool(narrow) and sum(narrow) >= 0.9 * len(narrow), seen)]
+    return [("9 of 10 narrow sittings find it", bool(narrow) and sum(narrow) >= 0.9 * len(narrow), seen)]
 
 
 def broken(nights: Nights, run: Run) -> list[Outcome]:
@@ -294,8 +262,8 @@ def broken(nights: Nights, run: Run) -> list[Outcome]:
     wrong = [cell.label for cell in run.cells if cell.verdict == "different"]
     alerts = nights.sink.alerts("mismatch") or ["none"]
     return [
-        Outcome("the ordering bug is red at once", not run.green and PLANTED in wrong, run.sentence),
-        Outcome("an alert says so", PLANTED in alerts[-1], alerts[-1].splitlines()[0]),
+        ("the ordering bug is red at once", not run.green and PLANTED in wrong, run.sentence),
+        ("an alert says so", PLANTED in alerts[-1], alerts[-1].splitlines()[0]),
     ]
 
 
@@ -306,37 +274,33 @@ def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) 
     nights.edit("dags/nightly.py", 'CronTriggerTimetable("0 2 * * *"', 'CronTriggerTimetable("* * * * *"')
     nights.edit("dags/nightly.py", "IN_TIME = timedelta(hours=5)", "IN_TIME = timedelta(seconds=15)")
     nights.edit("dags/nightly.py", "poke_interval=30", "poke_interval=5")
-    nights.matrix(UNCHANGED.format(minutes=ONE_CELL) if gated else "")
-    nights.commit("base")
-    build_base = "from infra import checkout; from infra.hosts import build; "
+    nights.commit("base", UNCHANGED if gated else "")
+    build_base = "from infra import checkout; from infra.services import build; "
     build_base += "build.at_commit(checkout.home(), build.resolve('base'), 'base', print)"
-    say(nights.python("-c", build_base).strip() or "base is built")
+    say(nights.command("python", "-c", build_base).strip() or "base is built")
     with nights.up():
-        say(nights.python("-m", "tests.e2e.earlier_nights", str(options.earlier)).strip())
+        say(nights.command("python", "-m", "tests.e2e.earlier_nights", str(options.earlier)).strip())
 
         def end_gate(number: int) -> None:
             if number == gated < count:  # the build stays: only the matrix is another one
-                nights.matrix("")
-                checkout.commit(nights.copy)
+                nights.commit("ungated")
 
-        outcomes = unchanged(nights, nights.sleep_through(count, end_gate), gated)
+        outcomes = unchanged(nights.sleep_through(count, end_gate), gated)
         cell = next(cell for cell in nights.runs()[-1].cells if cell.label == PLANTED)
         rounds, real = planted_rounds(nights, cell)
         say(f"planted: {rounds} rounds of work for each deposit of sl, {100 * real:.1f} % of a pass")
         nights.edit("streaming_core/apps/sl.py", PLACE, SLOWER.format(rounds=rounds))
-        nights.matrix(EDITED)
-        nights.commit("slow")
+        nights.commit("slow", "gate_minutes: 12\n")
         (slow,) = nights.sleep_through(1)
         outcomes += slowed(nights, slow, real)
         if sittings:
             outcomes += sit(nights, slow, sittings)
         nights.edit("streaming_core/run/one_pass.py", DELIVERY, SWAPPED + DELIVERY)
-        nights.matrix("")
         nights.commit("broken")
         (red,) = nights.sleep_through(1)
         outcomes += broken(nights, red)
     late = nights.sink.alerts("late")
-    outcomes.append(Outcome("the triggerer sends deadline alerts", bool(late), f"{len(late)} alerts"))
+    outcomes.append(("the triggerer sends deadline alerts", bool(late), f"{len(late)} alerts"))
     return outcomes
 
 
@@ -361,20 +325,16 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # Airflow has to end, too
         signal.signal(number, signal.default_int_handler)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="lockstep-nights-"))
-    console, began = Console(width=180), time.monotonic()
+    began = time.monotonic()
 
     def say(line: str) -> None:
-        console.print(f"{time.monotonic() - began:6.0f} s  {line}", highlight=False, markup=False, soft_wrap=True)
+        print(f"{time.monotonic() - began:6.0f} s  {line}", flush=True)
 
     say(f"everything is in {folder}")
     outcomes = work(folder, options, say)
-    table = Table(box=None, pad_edge=False)
-    for title in ("holds", "claim", "seen"):
-        table.add_column(title, overflow="fold")
-    for outcome in outcomes:
-        table.add_row("yes" if outcome.holds else "NO", outcome.claim, outcome.seen)
-    console.print(table)
-    return 0 if all(outcome.holds for outcome in outcomes) else 1
+    for claim, holds, seen in outcomes:
+        print("yes" if holds else "NO ", f"{claim}: {seen}")
+    return 0 if all(holds for _, holds, _ in outcomes) else 1
 
 
 if __name__ == "__main__":

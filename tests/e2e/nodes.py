@@ -1,7 +1,5 @@
 """Real SSH servers on loopback. Each one stands for a host that runs cells."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

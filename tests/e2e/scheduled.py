@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
+from infra.checkout import ROOT
+from streaming_core.regression.home import Home
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.support.browser import Browser
+from tests.support.checkout import homes
 
 MOVES = "document.getAnimations().some(e => e.playState === 'running' && e.effect.getComputedTiming().endTime < 1e6)"
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
@@ -23,27 +28,33 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def of_this_checkout(root: Path, **more: str) -> dict[str, str]:
+    """The environment of commands of this checkout, whose homes are in a folder, and more variables."""
+    quick = {"PYTHONPATH": str(ROOT), "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"}
+    return os.environ | homes(root) | quick | more
+
+
+def erring(root: Path, **faults: str) -> dict[str, str]:
+    """Variables for the engine with faults, by part of a cell's name, as that of this machine."""
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    return {
+        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
+        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "LOCKSTEP_APP_FAULTS": json.dumps(faults),
+        "LOCKSTEP_APP_PIDS": str(root / "pids"),
+    }
+
+
 class Airflow:
     """A running `make ui`, and calls to its API with a login."""
 
-    def __init__(self, environment: dict[str, str], port: int, checkout: Path | None = None):
-        """Start `make ui`.
-
-        Args:
-            environment: the environment of the process.
-            port: the port of its pages.
-            checkout: the checkout to start; None: this one.
-        """
-        self.environment = environment
+    def __init__(self, environment: dict[str, str], checkout: Path | None = None):
+        """Start `make ui` of a checkout, by default of this one, in an environment."""
+        self.environment, self.home, port = environment, Home(environment["LOCKSTEP_HOME"]), free_port()
         command = checkout / ".venv" / "bin" / "lockstep" if checkout else Path(sys.executable).parent / "lockstep"
         self.url = f"http://localhost:{port}"
-        self.process = subprocess.Popen(
-            [str(command), "ui", "--port", str(port)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        pipe, words = {"stdout": subprocess.PIPE, "text": True}, [str(command), "ui", "--port", str(port)]
+        self.process = subprocess.Popen(words, env=environment, start_new_session=True, **pipe)
         lines = []
         for line in self.process.stdout:
             lines.append(line)
@@ -113,6 +124,12 @@ class Airflow:
     def end(self, run: str) -> None:
         """End a run at once."""
         self.call(run, "PATCH", {"state": "failed"})
+
+    def __enter__(self) -> Airflow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -4,8 +4,6 @@ The machine is a folder that debootstrap fills. Each command runs there in a chr
 mounts and processes end with it. The machine has our settings for package registries.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -18,17 +16,11 @@ import pytest
 from tests.support import checkout
 from tests.support.programs import DOCTOR, require
 
-ROOT = Path(__file__).resolve().parents[2]
 RELEASE = "bookworm"
 PATIENCE = 7000
 SETTINGS = ("/etc/apt/apt.conf.d", "/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/hosts", "/etc/pip.conf")
-SETTINGS += (
-    "/etc/resolv.conf",
-    "/etc/ssl",
-    "/etc/uv",
-    "/usr/local/share/ca-certificates",
-    "/usr/share/ca-certificates",
-)
+SETTINGS += ("/etc/resolv.conf", "/etc/ssl", "/etc/uv")
+SETTINGS += ("/usr/local/share/ca-certificates", "/usr/share/ca-certificates")
 OF_HOME = (".cargo/config", ".cargo/config.toml", ".config/pip", ".config/uv", ".netrc", ".pip")
 VARIABLES = re.compile(
     r"(PIP|UV|CARGO_(HTTP|NET|REGISTRIES|REGISTRY|SOURCE)|SSL|CURL|REQUESTS)_\w+|(https?|no|all)_proxy", re.I
@@ -40,11 +32,7 @@ mount --rbind /sys "$0/sys"
 exec chroot "$0" "$@"
 """
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root")]
 
 
 class Machine:
@@ -62,8 +50,7 @@ class Machine:
             # The root of the machine has its home in /root, wherever ours is.
             target = Path("/root") / path.relative_to(home) if path.is_relative_to(home) else path
             self._copy(path, root / target.relative_to("/"))
-        self._copy_checkout(root / "srv" / "lockstep")
-        checkout.commit(root / "srv" / "lockstep")
+        checkout.track(root / "srv" / "lockstep")
         policy = root / "usr" / "sbin" / "policy-rc.d"  # packages start no services, which would take our ports
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
@@ -84,24 +71,11 @@ class Machine:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
 
-    @staticmethod
-    def _copy_checkout(folder: Path) -> None:
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
-        )
-        for name in filter(None, listed.stdout.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-
     def run(self, *command: str) -> tuple[int, str]:
         """Exit code and output of a command in the checkout. Nothing that it starts or mounts outlives it."""
         inside = ["/usr/bin/env", "-C", "/srv/lockstep", *command]
-        world = {
-            "HOME": "/root",
-            "LANG": "C.UTF-8",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        }
+        paths = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        world = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": paths}
         left_by_other_programs = {name: text for name, text in checkout.FOREIGN.items() if "proxy" not in name.lower()}
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, str(self.root), *inside],
@@ -117,15 +91,9 @@ class Machine:
 
 def mirror() -> str:
     """The address that this machine takes Debian's packages from."""
-    targets = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(CODENAME)", "Created-By: Packages"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    sites = [
-        line.split()[0] for line in targets.stdout.splitlines() if line.split()[1:] and RELEASE in line.split()[1:]
-    ]
+    command = ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(CODENAME)", "Created-By: Packages"]
+    targets = [line.split() for line in subprocess.check_output(command, text=True).splitlines()]
+    sites = [site for site, *releases in targets if RELEASE in releases]
     assert sites, "this machine has no source of Debian 12"
     return sites[0]
 

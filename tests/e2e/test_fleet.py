@@ -8,8 +8,6 @@ One start of Airflow serves all scenarios:
 - the speed gate on a host: of a run, of the DAG `speed_gate`, and of `lockstep gate`
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -19,15 +17,14 @@ import psutil
 import pytest
 
 from reports.history import History, Run
-from streaming_core.regression.fleet import LOCAL, claims, losses
+from streaming_core.regression.fleet import claims, losses
 from streaming_core.regression.home import Home
-from streaming_core.regression.project import PREFIX, named
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.e2e.nodes import Node
-from tests.e2e.scheduled import RUNS, Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow
 from tests.support.waiting import alive, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 1500
 NIGHT = """# The matrix of the DAG streaming_regression_nightly.
 applications: [wc, gs]
@@ -57,11 +54,8 @@ def nodes(tmp_path_factory, copied, user_environment, hold):
     """Three hosts, by name."""
     root = tmp_path_factory.mktemp("nodes")
     # What a login shell of the host's user would have.
-    environment = {
-        "LOCKSTEP_HOME": user_environment["LOCKSTEP_HOME"],
-        "LOCKSTEP_APP_HOLD": str(hold),
-        "PYTHONPATH": str(copied),
-    }
+    environment = {"LOCKSTEP_HOME": user_environment["LOCKSTEP_HOME"], "PYTHONPATH": str(copied)}
+    environment["LOCKSTEP_APP_HOLD"] = str(hold)
     running = {name: Node(root / name, environment) for name in NODES}
     yield running
     for node in running.values():
@@ -76,21 +70,16 @@ def airflow(copied, user_environment, nodes):
     connections = {name: node.connection(engine, python) for name, node in nodes.items()}
     connections["unfit"] = nodes["node-c"].connection(engine, "/nowhere/python")
     spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
-    environment = {
-        **user_environment,
-        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in connections.items()},
-        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark,
-        "LOCKSTEP_HOSTS": ", ".join(NODES),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-    }
-    running = Airflow(environment, free_port(), copied)
-    yield running
-    running.stop()
+    settings = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(one) for name, one in connections.items()}
+    settings |= {f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark, "LOCKSTEP_HOSTS": ", ".join(NODES)}
+    environment = user_environment | settings | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"}
+    with Airflow(environment, copied) as running:
+        yield running
 
 
 @pytest.fixture
 def home(airflow) -> Home:
-    return Home(airflow.environment["LOCKSTEP_HOME"])
+    return airflow.home
 
 
 @pytest.fixture
@@ -213,7 +202,7 @@ def small_run(airflow: Airflow, **conf: object) -> Run:
     conf = SMALL | {"threads": [1], "batches": [16], "events": 50} | conf
     started = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     assert wait_for(lambda: ended(airflow, started), PATIENCE) == "success"
-    return latest(Home(airflow.environment["LOCKSTEP_HOME"]), started)
+    return latest(airflow.home, started)
 
 
 def verdicts(run: Run) -> list[tuple[str | None, str | None]]:
@@ -225,18 +214,6 @@ def test_speed_gate_of_a_run_measures_on_the_host_that_ran_the_cell(gated, nodes
     assert verdicts(gated) == [("too_short", None)]
     names = {path.read_text().strip() for path in (nodes["node-c"].folder / "builds").glob("*/streaming_core/BUILD")}
     assert {gated.cells[0].gate.baseline, gated.build} <= names
-
-
-@pytest.mark.parametrize("host", ["stored", LOCAL])
-def test_speed_gate_dag_measures_a_run_against_a_commit(airflow, home, gated, host):
-    run = gated if host == "stored" else small_run(airflow, hosts=[LOCAL])
-    path = f"/api/v2/dags/{named('speed_gate')}/dagRuns"
-    conf = {"against": "HEAD", "run": run.run_id}
-    gate = airflow.call(path, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
-    assert wait_for(lambda: ended(airflow, gate, named("speed_gate")), PATIENCE) == "success"
-    assert verdicts(History(home).run(run.run_id)) == [("too_short", None)]
-    page = airflow.call(f"/lockstep/{run.run_id}/index.html", raw=True)
-    assert "Against HEAD (" in page
 
 
 def test_gate_command_measures_on_the_host_and_reports_an_unreachable_one(airflow, copied, gated, nodes):

@@ -5,8 +5,6 @@ in its output, in that order. The longer commands of a page are in ```console bl
 those.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 
@@ -30,16 +28,14 @@ WITH_DOWNLOADS = {"bring-an-engine"}
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}
 PAGES = [
-    *(
-        pytest.param(page, ("sh",), id=page.stem, marks=[pytest.mark.slow] * (page.stem not in QUICK))
-        for page in pages.HOW_TO
-        if pages.steps(page) and page.stem not in ELSEWHERE
-    ),
-    *(
-        pytest.param(page, ("sh", "console"), id=f"{page.stem}-with-runs", marks=pytest.mark.slow)
-        for page in pages.HOW_TO
-        if page.stem in WITH_RUNS
-    ),
+    pytest.param(page, ("sh",), id=page.stem, marks=[pytest.mark.slow] * (page.stem not in QUICK))
+    for page in pages.HOW_TO
+    if pages.steps(page) and page.stem not in ELSEWHERE
+]
+PAGES += [
+    pytest.param(page, ("sh", "console"), id=f"{page.stem}-with-runs", marks=pytest.mark.slow)
+    for page in pages.HOW_TO
+    if page.stem in WITH_RUNS
 ]
 PREPARE = "import pathlib; from infra.airflow import airflow_home; airflow_home.prepare(pathlib.Path('prepare.log'))"
 

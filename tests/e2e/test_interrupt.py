@@ -1,9 +1,5 @@
 """Ctrl-C on `make run`: everything ends, nothing is left running, and Airflow knows that the run is over."""
 
-from __future__ import annotations
-
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,10 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from streaming_core.regression.project import PREFIX
+from tests.e2e.scheduled import erring, of_this_checkout
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -29,18 +24,8 @@ def environment_of(process: psutil.Process) -> dict:
 
 
 def test_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
-    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
-    world = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(with_compiled(tmp_path / "lockstep")),
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
-        f"AIRFLOW_CONN_{PREFIX.upper()}LOCAL": json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}),
-        f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "LOCKSTEP_APP_FAULTS": json.dumps({"wc": "hang"}),
-        "LOCKSTEP_APP_PIDS": str(tmp_path / "pids"),
-    }
+    with_compiled(tmp_path / "lockstep")
+    world = of_this_checkout(tmp_path, **erring(tmp_path, wc="hang"))
     command = [str(Path(sys.executable).parent / "lockstep"), "run"]
     command += ["--applications", "wc", "--threads", "1", "--events", "1000", "--repetitions", "1"]
     # As from a terminal: what a script starts in the background would ignore Ctrl-C, and so would all it starts.

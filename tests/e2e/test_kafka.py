@@ -1,7 +1,5 @@
 """`lockstep follow` on a topic of a real broker: a run that was killed loses and repeats nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

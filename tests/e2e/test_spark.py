@@ -1,6 +1,4 @@
-"""Runs on another Spark: an external Spark Connect server with a token, and a standalone cluster of two workers."""
-
-from __future__ import annotations
+"""Runs on an external Spark Connect server, and cells that lose their workers. test_stack.py has a cluster."""
 
 import json
 import os
@@ -9,96 +7,35 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pyspark
 import pytest
 
+from infra.checkout import ROOT
 from reports.history import History
 from streaming_core.regression.home import Home
-from tests.e2e.scheduled import free_port
+from tests.e2e.scheduled import free_port, of_this_checkout
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 600
 TOKEN = "an/external+token="
-SMALL = [
-    "--applications",
-    "wc,gs",
-    "--executors",
-    "pooled,transactional,spark",
-    "--schemes",
-    "owners",
-    "--threads",
-    "1,2",
-]
+SMALL = ["--applications", "wc,gs", "--executors", "pooled,transactional,spark", "--schemes", "owners"]
+SMALL += ["--threads", "1,2"]
 # A stage takes long enough to be in its middle.
 LONG = ["--threads", "1", "--events", "300000"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-class Processes:
-    """JVMs of Spark's own classes, on loopback."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.started: list[subprocess.Popen] = []
-
-    def start(self, name: str, *command: str, **environment: str) -> subprocess.Popen:
-        """Start a command of Spark. Its output is in `NAME.log`."""
-        with open(self.folder / f"{name}.log", "wb") as log:
-            process = subprocess.Popen(
-                [str(SPARK_HOME / "bin" / command[0]), *command[1:]],
-                env={
-                    **os.environ,
-                    "SPARK_HOME": str(SPARK_HOME),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": str(ROOT),
-                    **environment,
-                },
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.started.append(process)
-        return process
-
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
-
-    def await_line(self, name: str, text: str) -> None:
-        """Wait for a line in the log of a process."""
-        wait_for(lambda: text in self.log(name) or self.started[-1].poll() is not None, PATIENCE)
-        assert text in self.log(name), self.log(name)
-
-    def stop(self) -> None:
-        for process in reversed(self.started):
-            process.terminate()
-            process.wait(PATIENCE)
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory) -> Iterator[Processes]:
-    processes = Processes(tmp_path_factory.mktemp("spark"))
-    yield processes
-    processes.stop()
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, with_compiled) -> dict[str, str]:
     """The environment of `lockstep run`."""
     root = tmp_path_factory.mktemp("spark-world")
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
-    }
+    with_compiled(root / "lockstep")
+    return of_this_checkout(root)
 
 
 @pytest.fixture
@@ -107,24 +44,16 @@ def begin(world) -> Iterator[Callable[..., subprocess.Popen]]:
     runs: list[subprocess.Popen] = []
 
     def start(connection: dict, *arguments: str) -> subprocess.Popen:
-        runs.append(_begin(world, connection, *arguments))
+        command = [str(Path(sys.executable).parent / "lockstep"), "run", "--json", "--repetitions", "1"]
+        environment, pipes = world | {"AIRFLOW_CONN_MINE": json.dumps(connection)}, {"stdout": PIPE, "stderr": PIPE}
+        command += ["--spark", "mine", *SMALL, *arguments]
+        runs.append(subprocess.Popen(command, env=environment, text=True, **pipes))
         return runs[-1]
 
     yield start
     for run in runs:
         run.terminate()
         run.wait(PATIENCE)
-
-
-def _begin(world: dict[str, str], connection: dict, *arguments: str) -> subprocess.Popen:
-    command = [str(Path(sys.executable).parent / "lockstep"), "run", "--json", "--repetitions", "1"]
-    return subprocess.Popen(
-        [*command, "--spark", "mine", *SMALL, *arguments],
-        env=world | {"AIRFLOW_CONN_MINE": json.dumps(connection)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def result_of(run: subprocess.Popen) -> dict:
@@ -137,33 +66,34 @@ def result_of(run: subprocess.Popen) -> dict:
     return result
 
 
-def log_of(world: dict[str, str], run_id: str) -> str:
-    """The log of a run's own Spark server."""
-    return Home(world["LOCKSTEP_HOME"]).log(f"spark-{run_id}").read_text()
+@pytest.fixture
+def external(tmp_path) -> Iterator[tuple[int, subprocess.Popen]]:
+    """The port of a Spark Connect server with a token, and its process."""
+    port, log = free_port(), tmp_path / "log"
+    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port}
+    settings |= {"spark.sql.warehouse.dir": tmp_path / "warehouse", "spark.ui.enabled": "false"}
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", "--class"]
+    command += ["org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    environment = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment |= {"PYTHONPATH": str(ROOT), "SPARK_CONNECT_AUTHENTICATE_TOKEN": TOKEN}
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            [*command, "spark-internal"], env=os.environ | environment, cwd=tmp_path, stdout=out, stderr=out
+        )
+    wait_for(lambda: "Connect server started at: 127.0.0.1:" in log.read_text() or process.poll(), PATIENCE)
+    assert process.poll() is None, log.read_text()
+    yield port, process
+    process.terminate()
+    process.wait(PATIENCE)
 
 
-# --- an external Spark Connect server ----------------------------------------------------------------------------
-
-
-def test_run_on_an_external_server_with_a_token_is_green(processes, world, begin):
-    port = free_port()
-    settings = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": port,
-        "spark.sql.warehouse.dir": processes.folder / "warehouse",
-        "spark.ui.enabled": "false",
-    }
-    server = processes.start(
-        "external",
-        *("spark-submit", "--master", "local[2]", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-        "spark-internal",
-        SPARK_CONNECT_AUTHENTICATE_TOKEN=TOKEN,
-    )
-    processes.await_line("external", "Spark Connect server started at: 127.0.0.1:")
+def test_run_on_an_external_server_with_a_token_is_green(external, world, begin):
+    port, server = external
     connection = {"conn_type": "spark_connect", "host": "localhost", "port": port, "login": "me", "password": TOKEN}
     run_id = result_of(begin(connection, "--events", "3000"))["run_id"]
-    assert log_of(world, run_id) == "", "the run started no server"
+    log = Home(world["LOCKSTEP_HOME"]).log(f"spark-{run_id}")
+    assert log.read_text() == "", "the run started no server"
     logs = [path.read_text(errors="replace") for path in Path(world["AIRFLOW_HOME"]).rglob("*.log")]
     assert any(f"the Spark server of this run is sc://localhost:{port} " in text for text in logs)
     for home in ("AIRFLOW_HOME", "LOCKSTEP_HOME"):
@@ -181,46 +111,6 @@ def test_run_on_an_external_server_with_a_token_is_green(processes, world, begin
     failures = History(Home(world["LOCKSTEP_HOME"])).latest().status.failures
     assert "Invalid authentication token" in failures["validate_outputs"]
     assert server.poll() is None
-
-
-# --- a standalone cluster ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster(processes) -> tuple[dict, list[subprocess.Popen]]:
-    """A master with two workers; returns the connection and the workers."""
-    port = free_port()
-    address = ("--host", "127.0.0.1", "--webui-port", "0")
-    processes.start("master", "spark-class", "org.apache.spark.deploy.master.Master", "--port", str(port), *address)
-    processes.await_line("master", "New state: ALIVE")
-    workers = []
-    for name in ("one", "two"):
-        worker = ("spark-class", "org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "1g", *address)
-        folder = ("--work-dir", str(processes.folder / name))
-        workers.append(processes.start(name, *worker, *folder, f"spark://127.0.0.1:{port}"))
-        processes.await_line(name, "Successfully registered with master")
-    extra = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
-    return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": port, "extra": extra}, workers
-
-
-def test_run_on_a_standalone_cluster_is_green_and_uses_both_workers(processes, begin, cluster):
-    connection, _ = cluster
-    result_of(begin(connection, "--events", "3000"))
-    for name in ("one", "two"):
-        assert list((processes.folder / name).glob("app-*/*/stderr")), f"worker {name} had no executor"
-
-
-def test_worker_death_during_a_stage_does_not_turn_the_run_red(world, begin, cluster):
-    connection, workers = cluster
-    run = begin(connection, *LONG, "--seed", "7")
-    # A Python worker below the executor: a task of ours is at work.
-    wait_for(lambda: run.poll() is not None or python_workers(workers[0].pid), PATIENCE)
-    assert run.poll() is None, run.communicate()
-    worker = psutil.Process(workers[0].pid)
-    for process in [*worker.children(recursive=True), worker]:
-        process.kill()
-    run_id = result_of(run)["run_id"]
-    assert "Lost executor" in log_of(world, run_id)
 
 
 def python_workers(pid: int) -> list[psutil.Process]:
@@ -255,23 +145,18 @@ from types import SimpleNamespace
 from airflow.sdk.exceptions import AirflowFailException
 from dags.lib.spark import ServerHook, SparkJob
 from infra.checkout import home
-from infra.spark.server import Server
-
+from infra.services.spark import Server
 RUN = "20260101T000000Z-00000000"
 os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
 hook = ServerHook("spark_default", RUN)
 hook.start(print)
-
 def endless(run, spark):
     print("running", flush=True)
     spark.range(10**14).selectExpr("sum(id % 7)").collect()
-
 def short(run, spark):
     return spark.range(3).count()
-
 def task(work):
     return SparkJob(task_id="validate_outputs", run=RUN, conn_id="spark_default", python_callable=work)
-
 long = task(endless)
 signal.signal(signal.SIGTERM, lambda *_: long.on_kill())  # as Airflow's runner of tasks does
 context = {"ti": SimpleNamespace(try_number=1)}
@@ -286,13 +171,9 @@ Server(home()).stop(RUN)
 
 def test_stopped_task_ends_its_query_and_the_server_keeps_running(world):
     run_id = "20260101T000000Z-00000000"
-    stopped = subprocess.Popen(
-        [sys.executable, "-c", STOPPED],
-        env=world | {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = world | {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"})}
+    command = [sys.executable, "-c", STOPPED]
+    stopped = subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)
     try:
         log = Home(world["LOCKSTEP_HOME"]).log(f"spark-{run_id}")
         wait_for(lambda: stopped.poll() is not None or (log.exists() and "Starting task " in log.read_text()), PATIENCE)
@@ -311,17 +192,8 @@ def test_stopped_task_ends_its_query_and_the_server_keeps_running(world):
 
 def test_cells_with_twenty_lost_workers_equal_the_oracle():
     """A worker is killed in the middle of each kind of stage, five times (`kills.py`)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.e2e.kills", "--kills", "20", "--events", "20000"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    kills = [line for line in lines if line["kill"]]
+    command = [sys.executable, "-m", "tests.e2e.kills", "--kills", "20", "--events", "20000"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(kills) == 20
-    assert all(line["equal"] for line in kills)
+    assert [json.loads(line)["equal"] for line in done.stdout.splitlines()] == [True] * 20

@@ -1,7 +1,5 @@
 """The production topology, as a user runs it: `infra/stack/start`, and supervisorctl. Runs survive what fails in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every type of the language in events, outputs, states and tables of a user's applications, through a whole run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,28 +13,19 @@ FIELDS = {
 }
 # Numbers reach their bounds. Texts are empty, or not UTF-8.
 SHARED = '''"""Rows of every type."""
-
 import numpy as np
-
 from streaming_core.api import (
     App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record, text, u8, u16, u32
 )
-
 app = App("{name}")
-
-
 @record
 class Row:
     ts: i64
     {fields}
-
-
 @record
 class Result:
     {fields}
     total: i64
-
-
 @app.generates
 def rows(params, seed, start, stop):
     n = np.arange(start, stop)
@@ -50,20 +39,14 @@ def rows(params, seed, start, stop):
         words=np.stack([n, ends(0, (1 << 32) - 1)], axis=1), reals=np.stack([reals, n / 7], axis=1),
         flags=np.stack([n % 2 == 0, n % 3 == 0], axis=1),
     )
-
-
 app.invariant(
     "an output has the values of its event",
     "SELECT e.seq FROM events e FULL JOIN outputs o ON e.seq = o.seq WHERE e.seq IS NULL OR o.seq IS NULL OR {differs}",
 )
-
-
 @record
 class Pair:
     n: i64
     x: f64
-
-
 @record
 class Kept:
     narrow: i16
@@ -80,8 +63,6 @@ class Kept:
     counts: Counter[i8]
     best: TopK[2]
     {queue}
-
-
 def keep(kept, row):
     kept.narrow = row.b
     kept.real = row.reals[1]
@@ -96,11 +77,8 @@ def keep(kept, row):
     kept.prices.put(row.a, row.x)
     kept.counts.add(row.a, 2)
     kept.best.offer(row.g, row.e)
-
-
 def scalars_of(kept):
     return kept.narrow + int(kept.real) + int(kept.flag)
-
 '''
 COPY = ", ".join(f"{name}=row.{name}" for name in FIELDS)
 DATAFLOW = f"""
@@ -108,35 +86,25 @@ DATAFLOW = f"""
 class Near:
     pair: Array[i64, 2]
     last: Ring[u8, 2]
-
-
 def near(row, scratch, out):
     scratch.pair[1] = row.e
     scratch.last.append(row.e)
     out.emit({COPY}, total=scratch.pair[1] - scratch.last[0])
-
-
 def total_of(kept):
     total = scalars_of(kept) + kept.sums[1] + int(kept.marks[0]) + int(kept.reals[0]) + kept.last[0]
     total += len(kept.ratios) + kept.seen.at(0) + kept.numbers.get(kept.numbers.key_at(0), 0) + len(kept.prices)
     return total + kept.counts.value_at(0) + kept.best.key_at(0) + kept.best.score_at(0) + kept.waiting[0].n
-
-
 def count(row, state, out):
     keep(state, row)
     state.waiting.append(n=row.seq, x=row.x)
     if len(state.waiting) > 3:
         state.waiting.popleft()
     out.emit({COPY}, total=total_of(state) + row.total)
-
-
 app.source(Row).flat_map(near, Result, scratch=Near).key_by("key").process(count, state=Kept, output=Result).sink()
 """
 TRANSACTION = f"""
 kept = app.table("kept", Kept, 10, key=text, lookup="insert")
 by_number = app.table("by_number", Kept, 256)
-
-
 @app.transaction(input=Row, output=Result)
 def update(row, txn):
     named = txn.row(kept, row.key)
@@ -145,8 +113,6 @@ def update(row, txn):
     txn.modify(numbered, keep)
     txn.read(named)
     txn.read(numbered)
-
-
 @update.post
 def answer(row, txn, out):
     out.emit({COPY}, total=scalars_of(txn.result(kept, 0)) + scalars_of(txn.result(by_number, 1)))

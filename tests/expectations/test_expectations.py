@@ -1,5 +1,6 @@
 """Suites hold on a right run, name each failure of a wrong run in one line, and their pages load nothing."""
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,9 +22,10 @@ EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
 class Loads(HTMLParser):
     """Collects the resources and scripts of a page, and the targets of its links."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: Path) -> None:
         super().__init__()
-        self.loads, self.links, self.text = [], [], []
+        self.loads, self.links, self.text = [], [], ""
+        self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
@@ -34,7 +36,7 @@ class Loads(HTMLParser):
             self.links.append(values["href"])
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        self.text += data
 
 
 def null_balance(tables: Tables) -> Tables:
@@ -72,27 +74,42 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
 
 
 @pytest.mark.slow
-def test_repeated_validation_of_a_right_run_passes(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_right_run_passes_again_and_its_pages_have_the_menu(tmp_path, spark, capsys):
+    from expectations.context import context_folder
+
     world = World(tmp_path)
     right, bound, loose = world.plan(("owners", 2), ("no_lock", 2), ("shared_ring", 2))
     world.attempt(right)
     world.attempt(loose)  # its passes are not in order
     world.attempt(bound, null_balance)
     code, line, errors = judged(world, spark, capsys)
-    assert errors == []
-    assert code == 0
+    assert (code, errors) == (0, [])
     assert re.search(r"^(\d+) of \1 expectations hold, in 7 data sets; ", line, re.M)
     before = sorted(tmp_path.rglob("data_docs/**/*.html"))
     assert judge(world, spark) == 0
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
+    site = validate.Home(tmp_path).reports / "data_docs"
+    for page in site.rglob("*.html"):
+        parser = Loads(page)
+        targets = {(page.parent / link.partition("#")[0]).resolve() for link in parser.links}
+        missing = {entry.name for entry in MENU if (site.parent / entry.href).resolve() not in targets}
+        assert missing <= {"Warehouse"} if page == site / "index.html" else not missing, page
+        assert "Data asset" not in parser.text, page
+        assert not re.search(r"e\+1\d", parser.text), page
+    index = (site / "index.html").read_text()
+    assert "1 of 1 data sets" not in index
+    assert "7 of 7 data sets of the newest run meet their expectations" in index
+    shown = json.loads((world.home.run(RUN_ID) / "expectations.json").read_text())
+    stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
+    paths = context_folder(world.home).glob("checkpoints/*.json")
+    checkpoints = {path.stem: json.loads(path.read_text())["id"] for path in paths}
+    results = [json.loads(path.read_text()) for path in stored]
+    by_suite = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in results}
+    assert by_suite == {name: checkpoints[name] for name in shown}, "a result that no Checkpoint stored"
 
 
 @pytest.mark.slow
-def test_wrong_run_names_each_failed_expectation_and_its_place(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
+def test_wrong_run_names_each_failed_expectation_and_its_place(tmp_path, spark, capsys):
     world = World(tmp_path)
     wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     world.attempt(wrong, null_balance)
@@ -129,8 +146,7 @@ def pages_need_nothing(site: Path, cells: set[str]) -> None:
     assert len(pages) == 15
     shown, linked = "", set()
     for page in pages:
-        parser = Loads()
-        parser.feed(page.read_text())
+        parser = Loads(page)
         assert parser.loads == [], page
         assert "url(" not in page.read_text(), page
         for link in parser.links:
@@ -138,49 +154,21 @@ def pages_need_nothing(site: Path, cells: set[str]) -> None:
             target = (page.parent / link).resolve()
             linked |= {target.name} if target.parent == report.parent else set()
             assert link.startswith("#") or target.is_file() or target in published or target.name in cells, (page, link)
-        shown += "".join(parser.text)
+        shown += parser.text
     assert cells < linked, "the rows of the cells lead to their pages"
     assert EVIL in shown
     assert "1337" not in shown
     assert {path.suffix for path in site.rglob("*") if path.is_file()} == {".html"}, "nothing that no page uses"
-    index = Loads()
-    index.feed((site / "index.html").read_text())
+    index = Loads(site / "index.html")
     assert f"../{RUN_ID}/index.html" in index.links, "the way back"
     results = [link for link in index.links if link.startswith("validations/")]
     assert len(set(results)) == 7
     for page in (site / link for link in results):
-        shown = Loads()
-        shown.feed(page.read_text())
-        assert report in {(page.parent / link).resolve() for link in shown.links}
+        assert report in {(page.parent / link).resolve() for link in Loads(page).links}
 
 
 @pytest.mark.slow
-def test_result_pages_have_the_menu_and_no_empty_phrases(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
-) -> None:
-    world = World(tmp_path)
-    (cell,) = world.plan(("owners", 2))
-    world.attempt(cell)
-    code, _, errors = judged(world, spark, capsys)
-    assert (code, errors) == (0, [])
-    site = validate.Home(tmp_path).reports / "data_docs"
-    for page in site.rglob("*.html"):
-        parser = Loads()
-        parser.feed(page.read_text())
-        targets = {(page.parent / link.partition("#")[0]).resolve() for link in parser.links}
-        missing = {entry.name for entry in MENU if (site.parent / entry.href).resolve() not in targets}
-        assert missing <= {"Warehouse"} if page == site / "index.html" else not missing, page
-        text = "".join(parser.text)
-        assert "Data asset" not in text, page
-        assert not re.search(r"e\+1\d", text), page
-    assert "1 of 1 data sets" not in (site / "index.html").read_text()
-    assert "7 of 7 data sets of the newest run meet their expectations" in (site / "index.html").read_text()
-
-
-@pytest.mark.slow
-def test_invariants_show_their_rows_and_task_and_columns_are_separate(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invariants_show_their_rows_and_task_and_columns_are_separate(tmp_path, spark, capsys, monkeypatch):
     world = World(tmp_path)
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)
@@ -199,9 +187,7 @@ def test_invariants_show_their_rows_and_task_and_columns_are_separate(
     text = ""
     for name in ("invariants", "outputs_bank"):
         (page,) = site.glob(f"validations/{name}/**/*.html")
-        parser = Loads()
-        parser.feed(page.read_text())
-        text += " ".join("".join(parser.text).split())
+        text += " ".join(Loads(page).text.split())
     for phrase in (
         "bank: money",
         "bank: young",
@@ -216,7 +202,7 @@ def test_invariants_show_their_rows_and_task_and_columns_are_separate(
     assert (site / "expectations" / "outputs_older.html").exists()
 
 
-def test_run_without_results_is_refused_in_one_line(tmp_path: Path, spark: SparkSession) -> None:
+def test_run_without_results_is_refused_in_one_line(tmp_path, spark):
     world = World(tmp_path)
     world.plan(("serial", 1))
     with pytest.raises(BadInput, match="validate_outputs writes it") as refused:

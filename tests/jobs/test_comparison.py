@@ -22,7 +22,7 @@ def rows(n: int) -> pa.Table:
     return pa.table({"seq": pa.array(range(n), pa.int64()), "sub": pa.array([0] * n, pa.int64())})
 
 
-def test_distribution_of_rows_over_files_does_not_matter(tmp_path: Path) -> None:
+def test_distribution_of_rows_over_files_does_not_matter(tmp_path):
     table = rows(BATCH_ROWS + 10)
     one = write(tmp_path / "a", table)
     several = write(tmp_path / "b", table.slice(0, 7), table.slice(7, 0), table.slice(7))
@@ -31,7 +31,7 @@ def test_distribution_of_rows_over_files_does_not_matter(tmp_path: Path) -> None
     assert facts["expected_rows"] == facts["actual_rows"] == BATCH_ROWS + 10
 
 
-def test_aligned_rows_are_compared_one_by_one(tmp_path: Path) -> None:
+def test_aligned_rows_are_compared_one_by_one(tmp_path):
     values = pa.table({"seq": range(4), "sub": [0] * 4, "l": [[1.0], [0.0], None, [2.0]], "f": [1.0, 2.0, None, 4.0]})
     other = pa.table({"seq": range(4), "sub": [0] * 4, "l": [[1.0], [-0.0], None, [2.0]], "f": [1.0, 2.0, 3.0, 4.0]})
     facts = compare("outputs", write(tmp_path / "a", values), write(tmp_path / "b", other))
@@ -42,13 +42,13 @@ def test_aligned_rows_are_compared_one_by_one(tmp_path: Path) -> None:
     ]
 
 
-def test_unaligned_rows_are_left_to_the_join(tmp_path: Path) -> None:
+def test_unaligned_rows_are_left_to_the_join(tmp_path):
     a = write(tmp_path / "a", rows(5))
     assert compare("outputs", a, write(tmp_path / "b", rows(4)))["counts"] is None
     assert compare("outputs", a, write(tmp_path / "c", rows(5).take([0, 1, 2, 4, 3])))["counts"] is None
 
 
-def test_unordered_rows_are_counted_in_place(tmp_path: Path) -> None:
+def test_unordered_rows_are_counted_in_place(tmp_path):
     columns = {"times": [1, 2, 2, 3], "few": pa.FixedSizeListArray.from_arrays(pa.array([0.0] * 8), 2)}
     table = rows(4).append_column("times", [columns["times"]]).append_column("few", columns["few"])
     a, b = write(tmp_path / "a", table), write(tmp_path / "b", table.take([3, 0, 0, 1]))
@@ -60,7 +60,7 @@ def test_unordered_rows_are_counted_in_place(tmp_path: Path) -> None:
     ]
 
 
-def test_order_is_checked_across_batches_and_files(tmp_path: Path) -> None:
+def test_order_is_checked_across_batches_and_files(tmp_path):
     table = rows(BATCH_ROWS + 10)
     swapped = table.take([*range(BATCH_ROWS - 1), BATCH_ROWS, BATCH_ROWS - 1, *range(BATCH_ROWS + 1, BATCH_ROWS + 10)])
     files = write(tmp_path / "a", swapped.slice(0, BATCH_ROWS), swapped.slice(BATCH_ROWS))
@@ -70,7 +70,7 @@ def test_order_is_checked_across_batches_and_files(tmp_path: Path) -> None:
     assert (row["kind"], row["seq"], json.loads(row["expected"])["seq"]) == ("out_of_order", BATCH_ROWS - 1, BATCH_ROWS)
 
 
-def test_missing_row_on_one_side_is_a_fault(tmp_path: Path) -> None:
+def test_missing_row_on_one_side_is_a_fault(tmp_path):
     table = write(tmp_path / "a", rows(5))
     facts = compare("outputs", table, Parts([]))
     assert (facts["faults"], facts["counts"]) == (["the cell wrote no file"], {"missing": 5, "extra": 0})
@@ -78,7 +78,7 @@ def test_missing_row_on_one_side_is_a_fault(tmp_path: Path) -> None:
     assert (facts["faults"], facts["counts"]) == (["the oracle has no such table"], {"missing": 0, "extra": 5})
 
 
-def test_truncated_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
+def test_truncated_file_is_a_fault_not_a_crash(tmp_path):
     a = write(tmp_path / "a", rows(5))
     b = write(tmp_path / "b", rows(5))
     b.paths[0].write_bytes(b.paths[0].read_bytes()[:-20])
@@ -86,7 +86,7 @@ def test_truncated_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
     assert fault.startswith(f"cannot read {b.paths[0]}: ")
 
 
-def test_rows_are_rendered_as_readable_json() -> None:
+def test_rows_are_rendered_as_readable_json():
     row = {"b": b"word", "a": 1, "n": math.nan, "x": b"\xff", "l": [b"y"], "f": -math.inf}
     assert row_json(row) == '{"a":1,"b":"word","f":"-Infinity","l":["y"],"n":"NaN","x":"0xff"}'
     assert row_json(None) is None

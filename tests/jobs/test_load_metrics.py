@@ -30,7 +30,7 @@ def loaded(world: World, table: str) -> list[dict]:
     return pq.read_table(path, partitioning=None).to_pylist()
 
 
-def test_every_planned_cell_has_a_row(world: World) -> None:
+def test_every_planned_cell_has_a_row(world):
     load_metrics.work(world.home, RUN_ID)
     right, failed, absent = loaded(world, "cells")
     assert [r["status"] for r in (right, failed, absent)] == ["ok", "failed", "not_run"]
@@ -44,7 +44,7 @@ def test_every_planned_cell_has_a_row(world: World) -> None:
     assert (absent["attempt"], absent["is_bound"], absent["started_at"]) == (0, True, None)
 
 
-def test_row_has_the_options_of_its_cell(tmp_path: Path) -> None:
+def test_row_has_the_options_of_its_cell(tmp_path):
     world = World(tmp_path)
     world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
     load_metrics.work(world.home, RUN_ID)
@@ -53,7 +53,7 @@ def test_row_has_the_options_of_its_cell(tmp_path: Path) -> None:
     assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
 
 
-def test_rows_have_reference_and_disturbances_of_each_cell(tmp_path: Path) -> None:
+def test_rows_have_reference_and_disturbances_of_each_cell(tmp_path):
     world = World(tmp_path)
     (cell,) = world.plan(("serial", 1))
     seen = {"steal": 0.01, "others": 0.25, "preempted": 7.0, "mhz_before": 2600.0, "mhz_after": None}
@@ -70,7 +70,7 @@ def test_rows_have_reference_and_disturbances_of_each_cell(tmp_path: Path) -> No
     assert [(s["passes"], s["loop_seconds"]) for s in loaded(world, "samples")] == [(1, None), (40, 0.002)]
 
 
-def test_rows_have_count_and_duration_of_reconfigurations(tmp_path: Path) -> None:
+def test_rows_have_count_and_duration_of_reconfigurations(tmp_path):
     world = World(tmp_path)
     schedule = [{"event": event, "owners": {"count": [0]}} for event in (0, 20, 50, 90)]
     (cell,) = world.plan(("gate", 2), schedule=schedule)
@@ -99,7 +99,7 @@ def test_rows_have_count_and_duration_of_reconfigurations(tmp_path: Path) -> Non
     assert [second[name] for name in named] == [0, 0, None]
 
 
-def test_samples_come_from_cells_that_ran(world: World) -> None:
+def test_samples_come_from_cells_that_ran(world):
     load_metrics.work(world.home, RUN_ID)
     verified, peak = loaded(world, "samples")
     assert [(s["kind"], s["repetition"]) for s in (verified, peak)] == [("verified", 0), ("peak", 1)]
@@ -109,7 +109,7 @@ def test_samples_come_from_cells_that_ran(world: World) -> None:
     assert (peak["cpu_seconds"], peak["energy_joules"]) == (0.5, 2.5)
 
 
-def test_second_load_changes_nothing_and_a_rerun_replaces_rows(world: World) -> None:
+def test_second_load_changes_nothing_and_a_rerun_replaces_rows(world):
     load_metrics.work(world.home, RUN_ID)
     before = loaded(world, "cells"), loaded(world, "samples")
     load_metrics.work(world.home, RUN_ID)
@@ -120,19 +120,13 @@ def test_second_load_changes_nothing_and_a_rerun_replaces_rows(world: World) -> 
     assert len(loaded(world, "samples")) == 4
 
 
-def test_cell_has_the_verdict_of_its_checks(world: World) -> None:
+def test_cell_has_the_verdict_of_its_checks(world):
     load_metrics.work(world.home, RUN_ID)
     wanted = ["not_run", "failed", "not_run"]
     assert [row["verdict"] for row in loaded(world, "cells")] == wanted, "nothing was compared yet"
+    compared = {"check": "outputs", "expected_rows": 60, "actual_rows": 60}
     checks = [
-        {
-            "cell": cell["cell"],
-            "check": "outputs",
-            "verdict": verdict,
-            "expected_rows": 60,
-            "actual_rows": 60,
-            "extra": n,
-        }
+        compared | {"cell": cell["cell"], "verdict": verdict, "extra": n}
         for cell, verdict, n in zip(world.cells[:2], ("equal", "different"), (0, 1), strict=True)
     ]
     write_raw(world.home, "verdicts", RUN_ID, checks)
@@ -144,7 +138,7 @@ def test_cell_has_the_verdict_of_its_checks(world: World) -> None:
     ]
 
 
-def test_invalid_report_is_a_failed_cell(world: World) -> None:
+def test_invalid_report_is_a_failed_cell(world):
     folder = world.attempt(world.cells[2]["cell"])
     (folder / "report.json").write_text('{"version": 1}')
     load_metrics.work(world.home, RUN_ID)
@@ -161,7 +155,7 @@ def test_invalid_report_is_a_failed_cell(world: World) -> None:
         ("../../etc", "--run '../../etc' is not a run id"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(world: World, run: str, line: str) -> None:
+def test_bad_input_is_one_line_and_exit_2(world, run, line):
     (world.home.run(RUN_ID) / "plan.json").write_text("{")
     command = [sys.executable, "-m", "jobs.load_metrics", "--run", run, "--home", str(world.home.root)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,14 +1,11 @@
 """An import refuses files outside the roots, and other than regular files, in one line."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from infra.checkout import ROOT, import_roots
 from jobs.files import find_files
 from jobs.paths import open_regular, regular_files
 from streaming_core.errors import BadInput
@@ -104,11 +101,3 @@ def test_file_replaced_after_the_check_is_not_opened(root):
     file.symlink_to(root / "a.csv")
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         open_regular(file)
-
-
-def test_roots_are_a_setting(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    monkeypatch.delenv("LOCKSTEP_IMPORT_ROOTS", raising=False)
-    assert import_roots() == [tmp_path / "inbox"]
-    monkeypatch.setenv("LOCKSTEP_IMPORT_ROOTS", "/data/in::data")
-    assert import_roots() == [Path("/data/in"), ROOT / "data"]

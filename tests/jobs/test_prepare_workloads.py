@@ -44,9 +44,7 @@ def failure(work: Callable[[SparkSession, Home, str], str], home: Home, spark: S
     return str(failed.value)
 
 
-def test_workloads_equal_those_of_the_command_line_and_are_reused(
-    home: Home, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_workloads_equal_those_of_the_command_line_and_are_reused(home, spark, tmp_path):
     assert run(home, spark) == "generated sl, wc"
     for app, events in REQUESTED:
         folder = home.workload(app, workload.address(app, {}, events, 7))
@@ -61,9 +59,7 @@ def test_workloads_equal_those_of_the_command_line_and_are_reused(
         assert manifest.stat().st_mtime == 1
 
 
-def test_chunks_are_spark_tasks_with_the_same_events(
-    home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_spark_tasks_with_the_same_events(home, spark, monkeypatch):
     whole = workload.generate_chunk("sl", {}, 300, 7, 0, 300)
     monkeypatch.setattr(workload, "chunks", lambda events: [(s, min(s + 80, events)) for s in range(0, events, 80)])
     run(home, spark)
@@ -72,25 +68,16 @@ def test_chunks_are_spark_tasks_with_the_same_events(
     assert pq.read_table(folder / "events").equals(whole)
 
 
-def test_failed_generator_leaves_no_files_and_the_others_finish(home: Home, spark: SparkSession) -> None:
-    write_json(
-        home.run(RUN_ID) / "plan.json",
-        {
-            "workloads": [
-                {"app": "sl", "params": {"n_items": 1}, "events": 10, "seed": 7, "address": "a"},
-                {"app": "wc", "params": {}, "events": 10, "seed": 7, "address": "b"},
-            ],
-            "cells": [],
-        },
-    )
+def test_failed_generator_leaves_no_files_and_the_others_finish(home, spark):
+    wrong = {"app": "sl", "params": {"n_items": 1}, "events": 10, "seed": 7, "address": "a"}
+    right = wrong | {"app": "wc", "params": {}, "address": "b"}
+    write_json(home.run(RUN_ID) / "plan.json", {"workloads": [wrong, right], "cells": []})
     assert "n_items" in failure(prepare_workloads.work, home, spark)
     assert list(home.workload("sl", "a").parent.iterdir()) == []
     assert workload.read_manifest(home.workload("wc", "b"))["events"] == 10
 
 
-def test_invalid_invariant_stops_its_application_before_any_run(
-    home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_invariant_stops_its_application_before_any_run(home, spark, monkeypatch):
     entry = next(e for e in read_plan(home, RUN_ID)["workloads"] if e["app"] == "wc")
     workload.write("wc", {}, 100, 7, home.workload("wc", entry["address"]))  # of a run before
     monkeypatch.setitem(registry.load("wc").invariants, "typo", "SELECT sqe FROM outputs")
@@ -105,7 +92,7 @@ def test_invalid_invariant_stops_its_application_before_any_run(
     assert read_complaints(home, RUN_ID) == {}
 
 
-def test_run_records_where_its_events_come_from_and_what_was_checked(home: Home, spark: SparkSession) -> None:
+def test_run_records_where_its_events_come_from_and_what_was_checked(home, spark):
     run(home, spark)
     first = provenance_of(home, RUN_ID)
     assert {one.app: (one.origin, one.events, one.seed) for one in first.values()} == {
@@ -126,7 +113,7 @@ def test_run_records_where_its_events_come_from_and_what_was_checked(home: Home,
     assert results["the digest of the manifest is right, and each part has its columns and rows"] == "passed"
 
 
-def test_damaged_workload_is_detected_before_cells_run(home: Home, spark: SparkSession) -> None:
+def test_damaged_workload_is_detected_before_cells_run(home, spark):
     run(home, spark)
     address = workload.address("wc", {}, 100, 7)
     (home.workload("wc", address) / "events" / "part-00000.parquet").unlink()

@@ -37,9 +37,7 @@ def noted(home: Home) -> dict[str, str]:
     return json.loads((home.run(RUN_ID) / "oracles.json").read_text())
 
 
-def test_oracles_equal_those_of_the_command_line_and_are_reused(
-    home: Home, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_oracles_equal_those_of_the_command_line_and_are_reused(home, spark, tmp_path):
     assert run(home, spark) == "computed sl, wc"
     first = noted(home)
     assert len(first) == 2
@@ -55,7 +53,7 @@ def test_oracles_equal_those_of_the_command_line_and_are_reused(
     assert noted(home) == first
 
 
-def test_failed_oracle_leaves_other_workloads_alone(home: Home, spark: SparkSession) -> None:
+def test_failed_oracle_leaves_other_workloads_alone(home, spark):
     good, damaged = planned(home, "sl", 200), planned(home, "wc", 50)
     part = home.workload("wc", damaged["address"]) / "events" / "part-00000.parquet"
     part.write_bytes(part.read_bytes()[:-10])

@@ -1,23 +1,14 @@
 """The check of executors reports, before the first cell, whatever would make a cell wrong or fail there."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs import spark_check
-from jobs.spark_check import check, difference, facts
+from jobs.spark_check import check, difference
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
-HERE = {
-    "machine": "driver",
-    "Python": "3.11.2",
-    "pyspark": "4.1.3",
-    "code": "a b",
-    "build": "1234abc",
-    "token": "a word",
-    "fault": None,
-}
+HERE = {"machine": "driver", "Python": "3.11.2", "pyspark": "4.1.3", "code": "a b", "build": "1234abc"}
+HERE |= {"token": "a word", "fault": None}
 
 
 def test_executors_of_this_machine_are_fit_and_leave_no_files(spark, tmp_path):
@@ -43,33 +34,18 @@ def test_executor_that_cannot_run_this_checkout_is_refused(spark, tmp_path, monk
         check(spark, Home(tmp_path), "cluster", 1)
 
 
-@pytest.mark.parametrize(
-    ("there", "message"),
-    [
-        ({"Python": "3.12.1"}, "the executor on node has Python 3.12.1, but this machine has 3.11.2; use one version"),
-        ({"pyspark": "4.0.0"}, "the executor on node has pyspark 4.0.0, but this machine has 4.1.3; use one version"),
-        (
-            {"code": "a c", "build": "99ff"},
-            "the executor on node has other code (build 99ff, but this checkout is build 1234abc); check out the same "
-            "commit there, and type `make setup`",
-        ),
-        (
-            {"fault": "no _runtime"},
-            "the executor on node cannot load the runtime (no _runtime); type `make setup` in its checkout",
-        ),
-        (
-            {"token": None},
-            "the executor on node does not share LOCKSTEP_HOME; mount the folder /shared there under the same path",
-        ),
-        ({}, None),
-    ],
-)
+CODE = "has other code (build 99ff, but this checkout is build 1234abc); check out the same commit there, and type "
+DIFFERENCES = [
+    ({"Python": "3.12.1"}, "has Python 3.12.1, but this machine has 3.11.2; use one version"),
+    ({"pyspark": "4.0.0"}, "has pyspark 4.0.0, but this machine has 4.1.3; use one version"),
+    ({"code": "a c", "build": "99ff"}, f"{CODE}`make setup`"),
+    ({"fault": "no _runtime"}, "cannot load the runtime (no _runtime); type `make setup` in its checkout"),
+    ({"token": None}, "does not share LOCKSTEP_HOME; mount the folder /shared there under the same path"),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("there", "message"), DIFFERENCES)
 def test_difference_has_a_remedy(there, message):
-    assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == message
-
-
-def test_facts_of_the_same_process_have_no_difference(tmp_path):
-    (tmp_path / "token").write_text("a word")
-    one, other = facts(str(tmp_path / "token")), facts(str(tmp_path / "token"))
-    assert difference(one, other, Home(tmp_path)) is None
-    assert facts(str(tmp_path / "nothing"))["token"] is None
+    line = message and f"the executor on node {message}"
+    assert difference(HERE, HERE | {"machine": "node"} | there, Home("/shared")) == line

@@ -28,9 +28,7 @@ Tables = dict[str, pa.Table]
 
 DEPOSIT = Record("Deposit", {"ts": i64, "account": u32, "amount": i64}, None)
 BALANCE = Record(
-    "Balance",
-    {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean, "ends": Array(i64, 2)},
-    None,
+    "Balance", {"account": u32, "balance": i64, "name": text, "mean": f64, "rich": boolean, "ends": Array(i64, 2)}, None
 )
 
 
@@ -60,26 +58,16 @@ def tables(events: int = EVENTS) -> Tables:
         name = b"\xff\xfe" if i == 3 else f"<b>{i}</b>".encode()
         mean = math.nan if i == 5 else balances[account] / (i + 1)
         rows.append((i, 0, account, balances[account], name, mean, balances[account] > 20, [0, amount]))
-    columns = list(zip(*rows, strict=True))
     names = ["seq", "sub", *BALANCE.fields]
     types = BALANCE.resolve({}).arrow(("seq", "sub")).types
+    numbers, each = pa.array(range(events), pa.int64()), range(ACCOUNTS)
+    accounts = pa.array([i % ACCOUNTS for i in range(events)], pa.uint32())
+    event = {"seq": numbers, "ts": numbers, "account": accounts, "amount": pa.array(amounts, pa.int64())}
+    account = {"key": pa.array(each, pa.int64()), "balance": pa.array(balances, pa.int64())}
     return {
-        "events": pa.table(
-            {
-                "seq": pa.array(range(events), pa.int64()),
-                "ts": pa.array(range(events), pa.int64()),
-                "account": pa.array([i % ACCOUNTS for i in range(events)], pa.uint32()),
-                "amount": pa.array(amounts, pa.int64()),
-            }
-        ),
-        "outputs": pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names),
-        "accounts": pa.table(
-            {
-                "key": pa.array(range(ACCOUNTS), pa.int64()),
-                "balance": pa.array(balances, pa.int64()),
-                "history": pa.array(history, pa.list_(pa.float64())),
-            }
-        ),
+        "events": pa.table(event),
+        "outputs": pa.table([pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)], names=names),
+        "accounts": pa.table(account | {"history": pa.array(history, pa.list_(pa.float64()))}),
     }
 
 
@@ -122,29 +110,14 @@ class World:
             way = {"executor": "transactional", "scheme": scheme}
             if scheme in EXECUTORS["pinned"].axes()["channel"]:
                 way = {"executor": "pinned", "channel": scheme}
-            spec = RunSpec.parse(
-                {"app": "bank", **way, "threads": threads, "sink": "parquet", "repetitions": 1, **choices}
-            )
-            self.cells.append(
-                {
-                    "cell": spec.cell,
-                    "spec": spec.model_dump(mode="json"),
-                    "workload": WORKLOAD,
-                    "is_bound": spec.is_bound,
-                }
-            )
-        events = len(self.right["events"])
-        write_json(
-            self.home.run(RUN_ID) / "plan.json",
-            {
-                "run_id": RUN_ID,
-                "origin": "cli",
-                "created_at": "2026-01-01T00:00:00Z",
-                "regression": RegressionSpec(applications=["bank"]).model_dump(mode="json"),
-                "workloads": [{"app": "bank", "params": {}, "events": events, "seed": 1, "address": WORKLOAD}],
-                "cells": self.cells,
-            },
-        )
+            plain = {"app": "bank", "threads": threads, "sink": "parquet", "repetitions": 1}
+            spec = RunSpec.parse(plain | way | choices)
+            cell = {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": WORKLOAD}
+            self.cells.append(cell | {"is_bound": spec.is_bound})
+        source = {"app": "bank", "params": {}, "events": len(self.right["events"]), "seed": 1, "address": WORKLOAD}
+        plan = {"run_id": RUN_ID, "origin": "cli", "created_at": "2026-01-01T00:00:00Z", "workloads": [source]}
+        regression = RegressionSpec(applications=["bank"]).model_dump(mode="json")
+        write_json(self.home.run(RUN_ID) / "plan.json", plan | {"regression": regression, "cells": self.cells})
         return [cell["cell"] for cell in self.cells]
 
     def attempt(
@@ -179,35 +152,17 @@ class World:
         events = len(self.right["events"])
         ordered = spec["order"] == "total"
         digests = self.digests if ordered else self.unordered
-        sample = {
-            "events": events,
-            "outputs": events,
-            "digest": digests["output_digest"],
-            "in_order": ordered,
-            "seconds": 0.5,
-            "events_per_s": events / 0.5,
-            "processing": latency,
-            "breakdown": {"useful": 0.4, "sync": 0.1, "lock": 0.0, "remote": 0.0, "other": 0.0},
-            "cpu_seconds": 0.5,
-            "energy_joules": 2.5,
-            **self.dropped,
-        }
-        return {
-            "spec": spec,
-            "spec_digest": RunSpec.parse(spec).spec_digest,
-            "cell": cell,
-            "app": "bank",
-            "code_digest": "c0de",
-            "build": "abc123",
-            "workload": {"address": WORKLOAD, "events": events, "seed": 1, "params": {}, "content_digest": "x"},
-            "is_bound": spec["scheme"] == "no_lock",
-            "samples": [{"kind": "verified", "repetition": 0, **sample}, {"kind": "peak", "repetition": 1, **sample}],
-            "state_digest": digests["state_digest"],
-            "compile_seconds": 0.1,
-            "peak_memory_bytes": 1 << 20,
-            "topology": {"cores": 2},
-            "host": {"name": "here", "load_before": [0.5, 0.4, 0.3], "load_after": 0.75},
-        }
+        sample = {"events": events, "outputs": events, "digest": digests["output_digest"], "in_order": ordered}
+        sample |= {"seconds": 0.5, "events_per_s": events / 0.5, "processing": latency, **self.dropped}
+        sample["breakdown"] = {"useful": 0.4, "sync": 0.1, "lock": 0.0, "remote": 0.0, "other": 0.0}
+        sample |= {"cpu_seconds": 0.5, "energy_joules": 2.5}
+        passes = [{"kind": kind, "repetition": n, **sample} for n, kind in enumerate(("verified", "peak"))]
+        source = {"address": WORKLOAD, "events": events, "seed": 1, "params": {}, "content_digest": "x"}
+        report = {"spec": spec, "spec_digest": RunSpec.parse(spec).spec_digest, "cell": cell, "app": "bank"}
+        report |= {"code_digest": "c0de", "build": "abc123", "workload": source, "samples": passes}
+        report |= {"is_bound": spec["scheme"] == "no_lock", "state_digest": digests["state_digest"]}
+        report |= {"compile_seconds": 0.1, "peak_memory_bytes": 1 << 20, "topology": {"cores": 2}}
+        return report | {"host": {"name": "here", "load_before": [0.5, 0.4, 0.3], "load_after": 0.75}}
 
 
 def write_parts(folder: Path, table: pa.Table, parts: int = 1, name: str | None = None) -> None:

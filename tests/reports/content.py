@@ -1,7 +1,5 @@
 """The resources that a browser loads for a page."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

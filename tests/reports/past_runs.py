@@ -3,8 +3,6 @@
 Five nights of two applications; in the last one cell differs, one crashed and one never ran.
 """
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa
@@ -30,6 +28,7 @@ HOSTILE = (
     '<script>document.title = "taken"</script><img src="x" onerror="document.title = `taken`">'
     "{{ 7 * 191 }}{% raw %}${7 * 191}</td></pre>"
 )
+ESCAPED = HOSTILE.replace('"', '\\"')
 
 
 def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> None:
@@ -48,13 +47,9 @@ def add(
     kinds: dict[str, str] = KINDS,
     **request: object,
 ) -> None:
-    """Write one more run, of build `number`.
+    """Write one more run, of build `number`. `request` are fields of RegressionSpec, which do not count as overrides.
 
-    Args:
-        matrix: the named matrix that it ran; the fields of `request` do not count as overrides.
-        host: the machine of its cells.
-        kinds: the kind of each application of the checkout.
-        request: fields of RegressionSpec. An application in `data` has 3 events.
+    An application in `data` has 3 events.
     """
     throughput, latency = _night(home, run_id, number, red, request, matrix, host, kinds)
     _append(home, "throughput", throughput)
@@ -73,8 +68,7 @@ def gate(home: Home, ref: str = "v1.2 <script>") -> None:
     overrides = {
         ("serial", 2): {"verdict": "slower", "change": -0.042, "change_low": -0.055, "change_high": -0.031},
         ("serial", 1): dict.fromkeys(measured) | {"verdict": "too_short", "pairs": 1},
-        ("owners", 1): dict.fromkeys(measured)
-        | {"verdict": "different", "pairs": 1, "reason": "the two builds have different results"},
+        ("owners", 1): dict.fromkeys(measured) | {"verdict": "different", "pairs": 1, "reason": "different results"},
     }
     rows = [
         {"run_id": LAST, "cell": cell["cell"], "build": cell["build"]}
@@ -94,11 +88,7 @@ def _speed(row: dict) -> dict:
     gs/serial/t2 is slower from the fourth night on, as the fifth night shows. sl/serial/t1 was disturbed.
     """
     verdict: dict = {"verdict": "unchanged", "nights": 40, "smallest": 0.039}
-    since = {
-        "since_run": RUN_IDS[3],
-        "since_at": times.of_run(RUN_IDS[3]),
-        "since_build": "abc323def0123456789",
-    }
+    since = {"since_run": RUN_IDS[3], "since_at": times.of_run(RUN_IDS[3]), "since_build": "abc323def0123456789"}
     since |= {"found_run": LAST, "change": -0.051, "change_low": -0.064, "change_high": -0.038}
     unchanged = dict.fromkeys(["nights", "smallest", *since])
     if (row["app"], row["strategy"], row["threads"]) == ("gs", "serial", 2) and row["run_id"] == LAST:
@@ -119,23 +109,14 @@ def _night(
     regression = RegressionSpec(**usual | request)
     specs = regression.cells(kinds)
     workloads = {app: _workload(app, regression) for app in kinds}
-    plan = {
-        "run_id": run_id,
-        "origin": f"manual__{run_id}",
-        "created_at": run_id,
-        "regression": regression.model_dump(mode="json"),
-        "matrix": {"name": matrix, "digest": "3f2a91c0" * 8, "overrides": []} if matrix else None,
-        "workloads": list(workloads.values()),
-        "cells": [
-            {
-                "cell": spec.cell,
-                "spec": spec.model_dump(mode="json"),
-                "workload": workloads[spec.app]["address"],
-                "is_bound": spec.is_bound,
-            }
-            for spec in specs
-        ],
-    }
+    plan = {"run_id": run_id, "origin": f"manual__{run_id}", "created_at": run_id}
+    plan |= {"regression": regression.model_dump(mode="json"), "workloads": list(workloads.values())}
+    plan["matrix"] = {"name": matrix, "digest": "3f2a91c0" * 8, "overrides": []} if matrix else None
+    plan["cells"] = [
+        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "is_bound": spec.is_bound}
+        | {"workload": workloads[spec.app]["address"]}
+        for spec in specs
+    ]
     write_json(home.run(run_id) / "plan.json", plan)
     checked = [Check("the generator makes the same events twice", "passed", "before this run")]
     taken = [
@@ -148,11 +129,8 @@ def _night(
     for spec in specs:
         workload = workloads[spec.app]
         events = workload["events"]
-        base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}.get(spec.app, 1.6e6) * {
-            "serial": 1.4,
-            "no_lock": 1.8,
-            "shared_ring": 2.0,
-        }.get(spec.strategy, 1)
+        base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}.get(spec.app, 1.6e6)
+        base *= {"serial": 1.4, "no_lock": 1.8, "shared_ring": 2.0}.get(spec.strategy, 1)
         speed = base * spec.threads**0.7 * draw.uniform(0.97, 1.03)
         state = "equal"
         if red and spec.threads == 2 and spec.strategy == "owners":
@@ -161,152 +139,59 @@ def _night(
             state = "not_run"
         build = f"abc{number}23def0123456789"
         status = {"failed": "failed", "not_run": "not_run"}.get(state, "ok")
-        cells.append(
-            {
-                "cell": spec.cell,
-                "app": spec.app,
-                "params": "{}",
-                "executor": spec.executor,
-                "strategy": spec.strategy,
-                "scheme": spec.option("scheme"),
-                "pool": spec.option("pool"),
-                "heuristic": spec.option("heuristic"),
-                "queue": spec.option("queue"),
-                "reorder": spec.option("reorder"),
-                "channel": spec.option("channel"),
-                "plan": "{}",
-                "threads": spec.threads,
-                "punctuation": spec.punctuation,
-                "batch": spec.batch,
-                "order": spec.order,
-                "rate": 0.0,
-                "pin": False,
-                "idle": "yield",
-                "events": events,
-                "seed": workload["seed"],
-                "spec_digest": spec.spec_digest,
-                "workload_address": workload["address"],
-                "is_bound": spec.is_bound,
-                "oracle_address": f"{spec.app}-oracle",
-                "attempt": 1 if status != "not_run" else 0,
-                "status": status,
-                "error": "operator debit, event 17: division by zero" if status == "failed" else None,
-                "host": host if status != "not_run" else None,
-                "build": build if status == "ok" else None,
-                "code_digest": "0123456789abcdef",
-                "load_before": 0.12,
-                "load_after": 1.7,
-                "yardstick": "abcdef",
-                "steal": 0.031,
-                "others": 0.12,
-                "preempted": 41.0,
-                "mhz_before": 2600.0,
-                "mhz_after": 2400.0,
-                "compile_seconds": 1.1,
-                "peak_memory_bytes": 210 * 2**20,
-                "output_digest": "100000:0123456789abcdef",
-            }
-        )
+        key = {"cell": spec.cell, "app": spec.app}
+        cell = key | {name: getattr(spec, name) for name in ("executor", "strategy", "order", "threads")}
+        cell |= {name: spec.option(name) for name in ("scheme", "pool", "heuristic", "queue", "reorder", "channel")}
+        cell |= {"params": "{}", "plan": "{}", "punctuation": spec.punctuation, "batch": spec.batch}
+        cell |= {"rate": 0.0, "pin": False, "idle": "yield", "spec_digest": spec.spec_digest, "is_bound": spec.is_bound}
+        cell |= {"events": events, "seed": workload["seed"], "workload_address": workload["address"]}
+        cell |= {"oracle_address": f"{spec.app}-oracle", "attempt": 1 if status != "not_run" else 0, "status": status}
+        cell["error"] = "operator debit, event 17: division by zero" if status == "failed" else None
+        cell |= {"host": host if status != "not_run" else None, "build": build if status == "ok" else None}
+        cell |= {"load_before": 0.12, "load_after": 1.7, "yardstick": "abcdef", "steal": 0.031, "others": 0.12}
+        cell |= {"preempted": 41.0, "mhz_before": 2600.0, "mhz_after": 2400.0, "compile_seconds": 1.1}
+        cell |= {"code_digest": "0123456789abcdef", "output_digest": "100000:0123456789abcdef"}
+        cells.append(cell | {"peak_memory_bytes": 210 * 2**20})
         if status == "failed":
             write_json(home.attempt(run_id, spec.cell, 1) / "exit.json", {"exit_code": 1, "host": host})
             (home.run(run_id) / spec.cell / "attempt-1.stderr.log").write_text(f"error: {HOSTILE}\n")
         if status != "ok":
-            verdicts.append(
-                {
-                    "cell": spec.cell,
-                    "app": spec.app,
-                    "check": "completed",
-                    "verdict": status,
-                    "expected_rows": 1,
-                    "actual_rows": 0,
-                    "detail": cells[-1]["error"],
-                }
-            )
+            counts = {"expected_rows": 1, "actual_rows": 0}
+            verdicts.append(key | {"check": "completed", "verdict": status, "detail": cell["error"]} | counts)
             continue
         for check in ("completed", "outputs", "order", "state:accounts", "digest", "invariant:money_is_kept"):
             wrong = state == "different" and check == "outputs"
             verdict = "different" if wrong else "not_comparable" if spec.is_bound else "equal"
-            verdicts.append(
-                {
-                    "cell": spec.cell,
-                    "app": spec.app,
-                    "check": check,
-                    "verdict": verdict,
-                    "expected_rows": events,
-                    "actual_rows": events - wrong,
-                    "missing": 1 if wrong else 0,
-                    "extra": 0,
-                    "different": 2 if wrong else 0,
-                    "out_of_order": 0,
-                    "detail": None,
-                }
-            )
+            counts = {"expected_rows": events, "actual_rows": events - wrong, "missing": int(wrong)}
+            counts |= {"extra": 0, "different": 2 * wrong, "out_of_order": 0, "detail": None}
+            verdicts.append(key | {"check": check, "verdict": verdict} | counts)
             if wrong:
-                violations += [
-                    {
-                        "cell": spec.cell,
-                        "app": spec.app,
-                        "check": check,
-                        "rank": rank,
-                        "kind": kind,
-                        "seq": 16 + rank,
-                        "sub": 0,
-                        "expected": '{"accepted":true,"source":812,"note":"ok"}',
-                        "actual": actual,
-                        "event": '{"amount":250,"source":812,"target":17}',
-                    }
-                    for rank, kind, actual in (
-                        (1, "different", '{"accepted":false,"source":812,"note":"ok"}'),
-                        (2, "different", '{"accepted":true,"source":812,"note":"' + HOSTILE.replace('"', '\\"') + '"}'),
-                        (3, "missing", None),
-                    )
-                ]
+                expected = '{"accepted":true,"source":812,"note":"ok"}'
+                event = '{"amount":250,"source":812,"target":17}'
+                about = key | {"check": check, "sub": 0, "expected": expected, "event": event}
+                for rank, actual in enumerate(
+                    (expected.replace("true", "false"), expected.replace("ok", ESCAPED), None), 1
+                ):
+                    kind = "different" if actual else "missing"
+                    violations.append(about | {"rank": rank, "kind": kind, "seq": 16 + rank, "actual": actual})
         micros = {"p50": 40.0, "p95": 90.0, "p99": 180.0 / spec.threads, "p999": 700.0, "max": 2100.0}
         for repetition in range(4):
-            samples.append(
-                {
-                    "cell": spec.cell,
-                    "kind": "peak" if repetition else "verified",
-                    "repetition": repetition,
-                    "events": events,
-                    "outputs": events,
-                    "digest": "100000:0123456789abcdef",
-                    "in_order": spec.order == "total",
-                    "seconds": events / speed,
-                    "loop_seconds": 0.8 * events / speed if repetition else None,
-                    "events_per_s": speed * (1 + 0.01 * repetition),
-                    "rejected": 12,
-                    "cpu_seconds": events * 73e-9,
-                    "energy_joules": events * 2.31e-6,
-                    **{f"processing_{name}_us": value for name, value in micros.items()},
-                }
-            )
+            kind = "peak" if repetition else "verified"
+            sample = {"cell": spec.cell, "kind": kind, "repetition": repetition, "events": events, "outputs": events}
+            sample |= {"digest": "100000:0123456789abcdef", "in_order": spec.order == "total", "rejected": 12}
+            sample |= {"seconds": events / speed, "events_per_s": speed * (1 + 0.01 * repetition)}
+            sample |= {"loop_seconds": 0.8 * events / speed if repetition else None}
+            sample |= {"cpu_seconds": events * 73e-9, "energy_joules": events * 2.31e-6}
+            samples.append(sample | {f"processing_{name}_us": value for name, value in micros.items()})
         if state == "equal" and not spec.is_bound:
             same = {
-                "run_id": run_id,
-                "cell": spec.cell,
-                "app": spec.app,
-                "executor": spec.executor,
-                "strategy": spec.strategy,
-                "order": spec.order,
-                "threads": spec.threads,
-                "events": events,
-                "host": host,
-                "build": build,
+                name: cell[name] for name in ("executor", "strategy", "order", "threads", "events", "host", "build")
             }
-            throughput.append(
-                {
-                    **same,
-                    "series": f"{spec.spec_digest}/{workload['address']}/{host}",
-                    "samples": 3,
-                    "median_events_per_s": speed * 1.02,
-                    "min_events_per_s": speed * 1.01,
-                    "max_events_per_s": speed * 1.03,
-                    "cpu_ns": 73.0,
-                    "speedup": float(spec.threads**0.7),
-                }
-            )
-            latency.append({**same, "kind": "processing", "samples": 3, **{f"{n}_us": v for n, v in micros.items()}})
+            same |= {"run_id": run_id} | key
+            rates = {f"{n}_events_per_s": speed * by for n, by in (("median", 1.02), ("min", 1.01), ("max", 1.03))}
+            series = {"series": f"{spec.spec_digest}/{workload['address']}/{host}", "samples": 3}
+            throughput.append(same | series | rates | {"cpu_ns": 73.0, "speedup": float(spec.threads**0.7)})
+            latency.append(same | {"kind": "processing", "samples": 3} | {f"{n}_us": v for n, v in micros.items()})
     for table, rows in (("cells", cells), ("samples", samples), ("verdicts", verdicts), ("violations", violations)):
         write_raw(home, table, run_id, rows)
     load(home, run_id)

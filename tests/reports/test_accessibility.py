@@ -1,7 +1,5 @@
 """Every page passes axe-core's rules for WCAG 2 A and AA, in the light and in the dark theme."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

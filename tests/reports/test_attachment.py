@@ -1,7 +1,5 @@
 """A run as one file, with all of its content and without external links."""
 
-from __future__ import annotations
-
 import base64
 import re
 from dataclasses import replace

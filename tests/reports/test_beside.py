@@ -1,7 +1,5 @@
 """The comparison of two runs: cells by name, changed verdicts, and ratios where both did the same work."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

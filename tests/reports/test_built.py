@@ -1,34 +1,15 @@
 """The page of dbt's build in a run: failures first, and a link from the run."""
 
-from __future__ import annotations
-
-import pytest
-
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
-from tests.reports import past_runs
 from tests.reports.past_runs import LAST
 from tests.reports.test_pages import Outline
 
-MODEL = {
-    "name": "runs",
-    "kind": "model",
-    "of": "marts",
-    "how": "table",
-    "state": "built",
-    "seconds": 1.23,
-    "rows": 1200,
-}
+MODEL = {"name": "runs", "kind": "model", "of": "marts", "how": "table", "state": "built"}
+MODEL |= {"seconds": 1.23, "rows": 1200}
 TEST = {"name": "every_run_has_one_row", "kind": "test", "of": "runs", "how": "", "state": "passed", "seconds": 0.5}
 NODES = [MODEL | {"message": ""}, TEST | {"rows": 0, "message": ""}]
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home(tmp_path)
-    past_runs.make(home, red=False)
-    return home
 
 
 def pages(home: Home, nodes: list[dict]) -> tuple[Outline, Outline]:

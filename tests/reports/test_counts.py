@@ -1,7 +1,5 @@
 """Every number of cells is the same on all pages, in the one-file report, in `lockstep report` and in its JSON."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections import Counter
@@ -84,16 +82,11 @@ def counts_of(results: Results) -> dict[str, object]:
     cells = results.cells
     equal = [cell for cell in cells if cell.verdict == "equal"]
     trend = Counter(cell.speed.verdict if cell.speed else "not_measured" for cell in equal)
-    return {
-        "verdicts": dict(Counter(cell.verdict for cell in cells)),
-        "tiles": [
-            len(equal),
-            sum(cell.red and cell.verdict != "not_run" for cell in cells),
-            sum(cell.verdict == "not_run" for cell in cells),
-        ],
-        "equal of": (len(equal), sum(not cell.is_bound for cell in cells)),
-        "speed": dict(trend),
-    }
+    verdicts = Counter(cell.verdict for cell in cells)
+    red = sum(cell.red for cell in cells) - verdicts["not_run"]
+    of = (len(equal), sum(not cell.is_bound for cell in cells))
+    tiles = [len(equal), red, verdicts["not_run"]]
+    return {"verdicts": dict(verdicts), "tiles": tiles, "equal of": of, "speed": dict(trend)}
 
 
 def shown_speed(text: str) -> dict[str, int]:
@@ -115,12 +108,8 @@ def shown_by_page(html: str) -> dict[str, object]:
     unknown = re.search(r"\? (\d+) without a verdict", text)
     known = shown_speed(text)
     assert int(unknown[1] if unknown else 0) == sum(n for word, n in known.items() if word not in JUDGED)
-    return {
-        "verdicts": dict(Counter(chips)),
-        "tiles": [int(number) for number, _ in tiles[:3]],
-        "equal of": (int(equal), int(of)),
-        "speed": known,
-    }
+    numbers = [int(number) for number, _ in tiles[:3]]
+    return {"verdicts": dict(Counter(chips)), "tiles": numbers, "equal of": (int(equal), int(of)), "speed": known}
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Pages take the theme of their frame: Airflow sets the color-scheme of the surrounding document."""
 
-from __future__ import annotations
-
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -51,17 +49,6 @@ def test_page_takes_the_theme_of_airflow(reports, theme):
             browser.go(f"{url}/{outer.relative_to(folder)}")
             ground, ink = browser.wait(LUMINANCE.replace("PAGE", page.name))
             assert (ground < 0.2 and ink > 0.8) if theme == "dark" else (ground > 0.9 and ink < 0.2), page.name
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_page_opened_alone_takes_the_theme_of_the_browser(reports, theme):
-    _, url = reports
-    with Browser() as browser:
-        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-        for page in ("index.html", "inputs.html", DATA_DOCS, DBT):
-            browser.go(f"{url}/{page}")
-            ground, ink = browser.wait(LUMINANCE.replace("frames[0].document", "document").replace("PAGE", page))
-            assert (ground < 0.2 and ink > 0.8) if theme == "dark" else (ground > 0.9 and ink < 0.2), page
 
 
 def test_dbt_page_follows_the_dark_theme_of_its_frame(reports):

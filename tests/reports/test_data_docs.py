@@ -1,7 +1,5 @@
 """The first page of the Data Docs: dates above the runs, marks that lead to results, and runs that are not judged."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

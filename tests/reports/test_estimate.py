@@ -1,7 +1,5 @@
 """The estimate of a run's duration uses the times of earlier runs, and names cells without a known time."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The report on a build against another commit, and acknowledgements with person and reason."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import UTC, datetime
@@ -18,6 +16,10 @@ from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 
+PACKAGES = (
+    "the speed gate detects a slowdown of 2.0 % in nine of ten cases; both builds ran with the packages of this build, "
+    "not with those of the baseline's lock file"
+)
 SLOWER = Gate("slower", change=-0.042, change_low=-0.055, change_high=-0.031, smallest=0.031)
 
 
@@ -34,15 +36,7 @@ def home(tmp_path_factory) -> Home:
     ("gate", "texts"),
     [
         (SLOWER, ("4.2 % slower", "3.1 to 5.5 %", "the speed gate detects a slowdown of 3.1 % in nine of ten cases")),
-        (
-            Gate("unchanged", smallest=0.02, environment_changed=True),
-            (
-                "unchanged",
-                "",
-                "the speed gate detects a slowdown of 2.0 % in nine of ten cases; both builds ran with the packages of "
-                "this build, not with those of the baseline's lock file",
-            ),
-        ),
+        (Gate("unchanged", smallest=0.02, environment_changed=True), ("unchanged", "", PACKAGES)),
         (Gate("too_short"), ("too short", "", "its passes are too short to compare: run more events")),
         (Gate("different", reason="they differ"), ("results differ", "", "they differ")),
         (Gate("failed", reason="build x: it broke"), ("failed", "", "build x: it broke")),

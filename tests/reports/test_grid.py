@@ -1,7 +1,5 @@
 """The grid of a page, its tiles and its sparklines: every cell once, and everything also in words."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,40 +1,20 @@
 """The hosts of a run on its page: the preflight of each, and the reason of an omission."""
 
-from __future__ import annotations
-
 import pytest
 
 from reports.publish import publish
 from reports.views.hosts import HostRow
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight, preflights_of, record
-from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
+KERNEL = {"governor": "performance", "isolated": "2-63", "load": 0.4, "skew_seconds": 0.0}
+ROOM = {"cores": 64, "nodes": 2, "memory_bytes": 250_000_000_000, "disk_bytes": 40_000_000_000}
 FIT = Preflight(
-    "numa-a",
-    machine="node1",
-    build="0123456789abcdef" * 4,
-    python="3.11.7",
-    cpu="AMD EPYC",
-    cores=64,
-    nodes=2,
-    governor="performance",
-    isolated="2-63",
-    load=0.4,
-    memory_bytes=250_000_000_000,
-    disk_bytes=40_000_000_000,
-    skew_seconds=0.0,
+    "numa-a", machine="node1", build="0123456789abcdef" * 4, python="3.11.7", cpu="AMD EPYC", **ROOM, **KERNEL
 )
 UNFIT = Preflight("numa-b", f"lost the SSH connection to {HOSTILE}; check that it is up")
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home(tmp_path)
-    past_runs.make(home, red=False)
-    return home
 
 
 def pages(home: Home) -> list[Outline]:

@@ -1,7 +1,5 @@
 """The page of a run's inputs: imports with the rows set aside, checks that were made, and those that were not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -13,40 +11,23 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import recorded
-from tests.reports import past_runs
 from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
 BYTES = b"7,\xff\xfe\x00\x1b,\xe2\x80\xae".decode("utf-8", "surrogateescape")
-IMPORTED = {
-    "files": ["orders.csv", "more.csv"],
-    "map": {"ts": "when", "amount": "amount"},
-    "unit": "ms",
-    "rows": 100_012,
-    "aside": [
-        {
-            "reason": "the line is not UTF-8",
-            "rows": 9,
-            "file": "orders.csv",
-            "row": 17,
-            "samples": [{"file": "orders.csv", "row": 17, "line": 18, "text": BYTES, "is_cut": False}],
-        },
-        {
-            "reason": "amount is no integer",
-            "rows": 3,
-            "file": "more.csv",
-            "row": 4,
-            "samples": [{"file": "more.csv", "row": 4, "line": 5, "text": HOSTILE, "is_cut": True}],
-        },
-    ],
-}
 
 
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home(tmp_path)
-    past_runs.make(home, red=False)
-    return home
+def aside(reason: str, rows: int, file: str, row: int, text: str, is_cut: bool) -> dict:
+    sample = {"file": file, "row": row, "line": row + 1, "text": text, "is_cut": is_cut}
+    return {"reason": reason, "rows": rows, "file": file, "row": row, "samples": [sample]}
+
+
+IMPORTED = {"files": ["orders.csv", "more.csv"], "map": {"ts": "when", "amount": "amount"}}
+IMPORTED |= {"unit": "ms", "rows": 100_012}
+IMPORTED["aside"] = [
+    aside("the line is not UTF-8", 9, "orders.csv", 17, BYTES, False),
+    aside("amount is no integer", 3, "more.csv", 4, HOSTILE, True),
+]
 
 
 def pages(home: Home) -> dict[str, Outline]:

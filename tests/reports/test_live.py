@@ -1,7 +1,5 @@
 """A served page of a run in progress updates itself in a browser, and takes no focus away."""
 
-from __future__ import annotations
-
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

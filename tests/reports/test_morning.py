@@ -1,9 +1,6 @@
 """The overview in the morning: broken and slower cells with their start, stale ways, and the list of all runs."""
 
-from __future__ import annotations
-
 import json
-import re
 
 import pytest
 
@@ -76,20 +73,6 @@ def test_green_run_reports_that_nothing_broke(home):
     assert "What is stale or unknown" not in text, "that is no matter of one run"
 
 
-def test_since_is_the_first_run_of_an_unbroken_series(home):
-    crashed = [cell for cell in History(home).run(LAST).cells if cell.verdict == "failed"]
-    for run_id in RUN_IDS[2:4]:
-        rows = [
-            row | ({"status": "failed", "verdict": "failed"} if row["cell"] == crashed[0].name else {})
-            for row in History(home).rows("cells", run_id)
-        ]
-        past_runs.write_raw(home, "cells", run_id, rows)
-    run = History(home).run(LAST)
-    assert run.red_since[crashed[0].name] == RUN_IDS[2]
-    assert {since for name, since in run.red_since.items() if name != crashed[0].name} == {LAST}
-    assert re.search(rf'<a href="{RUN_IDS[2]}/index.html"><time [^>]*>2026-01-03</time></a>', index(home))
-
-
 def test_list_includes_refused_and_unpublished_runs(home):
     refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
     nightly(home, LAST)
@@ -101,15 +84,6 @@ def test_list_includes_refused_and_unpublished_runs(home):
     ]
     for phrase in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
         assert phrase in page.text
-
-
-def test_list_line_equals_the_verdict_of_its_run(home):
-    history = History(home)
-    nightly(home, LAST)
-    before = [overview.line(history, run_id) for run_id in RUN_IDS]
-    published(home, *RUN_IDS)
-    assert [overview.line(History(home), run_id) for run_id in RUN_IDS] == before
-    assert (before[-1].slower, before[-1].matrix, before[-1].color) == (1, "nightly 3f2a91c0", "red")
 
 
 def test_ways_without_a_recent_run_are_named(home):

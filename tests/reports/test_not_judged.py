@@ -1,7 +1,5 @@
 """Where nothing was judged, no sentence, page, alert or table says that no speed changed."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -64,15 +62,6 @@ def test_run_without_a_speed_verdict_claims_no_unchanged_speed(trends, gated, no
 def test_speed_heading_excludes_cells_without_a_verdict(trends, unchanged):
     heading = speed.heading(speed.counts([*trends, *[Speed("unchanged")] * unchanged]))
     assert re.fullmatch(rf"No speed changed in the {unchanged} cells? with a verdict", heading)
-
-
-def test_gate_sentence_gives_each_reason_and_counts_its_cells():
-    cells = [("a", Gate("not_judged", reason="time ended")), ("b", Gate("not_judged", reason="time ended"))]
-    assert gate.sentence("v1", cells) == "Against v1: no verdict on speed; 2 not judged (time ended)"
-    assert (
-        gate.sentence("v1", [*cells, ("c", Gate("unchanged"))]) == "Against v1: 1 unchanged; 2 not judged (time ended)"
-    )
-    assert gate.sentence("", [], "no night is green") == "Speed gate: not judged: no night is green"
 
 
 @pytest.fixture(scope="module", params=[True, False])

@@ -1,7 +1,5 @@
 """The performance pages: charts of one run, titles that name events, application and host, the history of each cell."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -13,9 +11,7 @@ import pytest
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
-from reports.views.outcome import events
 from reports.views.performance import Measured, Performance
-from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -143,15 +139,6 @@ def test_run_with_overrides_is_not_called_a_nightly():
     assert label("") == "2026-01-05 02:00 UTC"
 
 
-def test_event_counts_are_described_in_words():
-    generated = {app: Input(app, "{}", 1, 1) for app in ("gs", "sl")}
-    assert events(generated) == "1 event per application"
-    mine = Input("wc", "{}", 700, None, "address", "mine")
-    assert events(generated | {"wc": mine}) == "wc: 700 events of the import mine; 1 event per other application"
-    assert events({"wc": mine}) == "wc: 700 events of the import mine"
-    assert events({}) == ""
-
-
 def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False)
@@ -163,8 +150,7 @@ def test_without_a_nightly_the_newest_comparable_run_is_shown(tmp_path):
     write_json(home.run(RUN_IDS[1]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     write_json(home.run(RUN_IDS[0]) / "status.json", {"state": "stopped", "ended": 0, "failures": {}, "by": ""})
     run, reason = Performance(History(home)).default()
-    assert run.run_id == FEW
-    assert reason == "the newest run, because no comparable run has measurements"
+    assert (run.run_id, reason) == (FEW, "the newest run, because no comparable run has measurements")
 
 
 def test_newer_nightly_outside_the_marts_is_named(runs, tmp_path):

@@ -1,7 +1,5 @@
 """A run id becomes a `Run` once: few modules of the reports see the id while a run is published."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The verdict on speed, as people read it: on the pages, in the table, and apart from right and wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -18,17 +16,8 @@ from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 
-SLOWER = Speed(
-    "slower",
-    nights=4,
-    smallest=0.048,
-    since_at=datetime(2026, 1, 4, 2, tzinfo=UTC),
-    since_build="abc",
-    detected_in="r4",
-    change=-0.051,
-    change_low=-0.064,
-    change_high=-0.038,
-)
+SINCE = {"since_at": datetime(2026, 1, 4, 2, tzinfo=UTC), "since_build": "abc", "detected_in": "r4"}
+SLOWER = Speed("slower", nights=4, smallest=0.048, change=-0.051, change_low=-0.064, change_high=-0.038, **SINCE)
 
 
 @pytest.fixture(scope="module")
@@ -39,54 +28,30 @@ def home(tmp_path_factory) -> Home:
     return home
 
 
-@pytest.mark.parametrize(
-    ("speed", "texts"),
-    [
-        (
-            SLOWER,
-            ("5.1 % slower", "2026-01-04", "3.8 to 6.4 %", "Lockstep detects a slowdown of 4.8 % within three nights"),
-        ),
-        (
-            Speed("faster", since_at=SLOWER.since_at, change=0.12, change_low=0.1, change_high=0.14),
-            ("12.0 % faster", "2026-01-04", "10.0 to 14.0 %", ""),
-        ),
-        (
-            Speed("unchanged", nights=40, smallest=0.02),
-            ("unchanged", "", "", "Lockstep detects a slowdown of 2.0 % within three nights"),
-        ),
-        (Speed("too_new", nights=9), ("too new", "", "", "9 of the 15 nights that a verdict needs")),
-        (
-            Speed("too_noisy", steal=0.25, others=0.05, spread=0.07),
-            ("too noisy", "", "", "not compared: other work used 30.0 % of the cores, and repetitions differ by 7.0 %"),
-        ),
-        (
-            Speed("not_judged", edited_build="b2", reference_build="b1-dirty"),
-            (
-                "not judged",
-                "",
-                "",
-                "its source, or the loop, changed in build b2, and the speed gate did not measure the change; run "
-                "`lockstep gate --against b1`",
-            ),
-        ),
-        (
-            Speed("unchanged", smallest=0.02, bridge_run="r"),
-            (
-                "unchanged",
-                "",
-                "",
-                "the speed gate compared its build with the one before the source changed, and detects a slowdown of "
-                "2.0 %",
-            ),
-        ),
-        (
-            Speed("too_noisy", nights=20, smallest=0.4),
-            ("too noisy", "", "", "Lockstep detects a slowdown of 40.0 % within three nights"),
-        ),
-    ],
+FASTER = Speed("faster", since_at=SLOWER.since_at, change=0.12, change_low=0.1, change_high=0.14)
+EDITED = (
+    "its source, or the loop, changed in build b2, and the speed gate did not measure the change; run `lockstep gate "
+    "--against b1`"
 )
-def test_speed_verdict_states_change_start_interval_and_detection_limit(speed, texts):
-    assert (speed.text, speed.since, speed.interval, speed.why) == texts
+BRIDGED = "the speed gate compared its build with the one before the source changed, and detects a slowdown of 2.0 %"
+NOISY = "not compared: other work used 30.0 % of the cores, and repetitions differ by 7.0 %"
+LIMIT = "Lockstep detects a slowdown of {} % within three nights"
+# A verdict, and its text, start, interval and reason.
+TEXTS = [
+    (SLOWER, "5.1 % slower", "2026-01-04", "3.8 to 6.4 %", LIMIT.format(4.8)),
+    (FASTER, "12.0 % faster", "2026-01-04", "10.0 to 14.0 %", ""),
+    (Speed("unchanged", nights=40, smallest=0.02), "unchanged", "", "", LIMIT.format("2.0")),
+    (Speed("too_new", nights=9), "too new", "", "", "9 of the 15 nights that a verdict needs"),
+    (Speed("too_noisy", steal=0.25, others=0.05, spread=0.07), "too noisy", "", "", NOISY),
+    (Speed("not_judged", edited_build="b2", reference_build="b1-dirty"), "not judged", "", "", EDITED),
+    (Speed("unchanged", smallest=0.02, bridge_run="r"), "unchanged", "", "", BRIDGED),
+    (Speed("too_noisy", nights=20, smallest=0.4), "too noisy", "", "", LIMIT.format("40.0")),
+]
+
+
+@pytest.mark.parametrize(("speed", "text", "since", "interval", "why"), TEXTS)
+def test_speed_verdict_states_change_start_interval_and_detection_limit(speed, text, since, interval, why):
+    assert (speed.text, speed.since, speed.interval, speed.why) == (text, since, interval, why)
 
 
 def test_sentence_names_slower_cells_first_and_counts_the_rest():

@@ -1,7 +1,5 @@
 """The time of a run's stages comes from the records of its tasks."""
 
-from __future__ import annotations
-
 import pytest
 
 from reports.history import History

@@ -1,10 +1,9 @@
 """The overview is the state: each cell as its latest comparable run judged it, whatever was requested since."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from reports.history.state import state
 from reports.pages import Pages
 from reports.publish import publish, refresh
 from reports.site import HERE, write
-from streaming_core.regression.comparable import is_comparable, is_nightly
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
 from streaming_core.regression.stages import Stage
@@ -56,36 +54,16 @@ def refused(home: Home) -> None:
     refuse(home, NEWER, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
 
 
-def one_cell(home: Home) -> None:
-    past_runs.add(home, NEWER, **ONE_CELL)
-
-
-def fewer_events(home: Home) -> None:
-    past_runs.add(home, NEWER, events=3)
-
-
-def nightly_with_overrides(home: Home) -> None:
-    past_runs.add(home, NEWER, matrix="nightly", events=3)
+def other_plan(home: Home, change: Callable[[dict], object], **request: object) -> None:
+    past_runs.add(home, NEWER, **request)
     path = home.run(NEWER) / "plan.json"
     plan = json.loads(path.read_text())
-    plan["matrix"]["overrides"] = ["events"]
+    change(plan)
     write_json(path, plan)
 
 
-def other_repetitions(home: Home) -> None:
-    past_runs.add(home, NEWER, repetitions=1)
-
-
-def other_parameters(home: Home) -> None:
-    past_runs.add(home, NEWER)
-    path = home.run(NEWER) / "plan.json"
-    plan = json.loads(path.read_text())
+def other_parameters(plan: dict) -> None:
     plan["workloads"] = [one | {"params": {"n_items": 7}} for one in plan["workloads"]]
-    write_json(path, plan)
-
-
-def imported_events(home: Home) -> None:
-    past_runs.add(home, NEWER, data={"gs": "mine", "sl": "mine", "wc": "mine"})
 
 
 def stopped(home: Home) -> None:
@@ -99,28 +77,28 @@ def in_progress(home: Home) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    "request_run",
-    [
-        refused,
-        one_cell,
-        fewer_events,
-        nightly_with_overrides,
-        other_repetitions,
-        other_parameters,
-        imported_events,
-        stopped,
-        in_progress,
-    ],
-)
-def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, request_run):
-    request_run(home)
+OVERRIDDEN = {"matrix": "nightly", "events": 3}
+INCOMPARABLE: dict[str, Callable[[Home], None]] = {
+    "refused": refused,
+    "one cell": lambda home: past_runs.add(home, NEWER, **ONE_CELL),
+    "fewer events": lambda home: past_runs.add(home, NEWER, events=3),
+    "overrides": lambda home: other_plan(home, lambda p: p["matrix"].update(overrides=["events"]), **OVERRIDDEN),
+    "other repetitions": lambda home: past_runs.add(home, NEWER, repetitions=1),
+    "other parameters": lambda home: other_plan(home, other_parameters),
+    "imported events": lambda home: past_runs.add(home, NEWER, data=dict.fromkeys(("gs", "sl", "wc"), "mine")),
+    "stopped": stopped,
+    "in progress": in_progress,
+}
+
+
+@pytest.mark.parametrize("name", INCOMPARABLE)
+def test_incomparable_run_leaves_the_state_and_is_listed_under_runs(home, name):
+    INCOMPARABLE[name](home)
     page = overview(home)
     assert page.first_heading == SENTENCE
     assert not [link for link in page.links if link.startswith(f"{NEWER}/") and not link.endswith("index.html")]
     assert "nosuch" not in page.text
-    runs = Outline(Pages(History(home)).runs())
-    assert f"{NEWER}/index.html" in runs.links
+    assert f"{NEWER}/index.html" in Outline(Pages(History(home)).runs()).links
 
 
 @pytest.mark.parametrize("matrix", ["", "nightly"])
@@ -168,13 +146,8 @@ def test_red_cell_stays_until_a_run_on_the_same_events_judges_it(tmp_path):
 
 def test_cell_judged_by_another_run_names_that_run(home):
     past_runs.add(home, NEWER, applications=["gs"], schemes=["serial"])
-    text = Pages(History(home)).index()
-    assert (
-        len(
-            re.findall(rf'<span class="judged">\s*<a href="{NEWER}/index.html"><time [^>]*>2026-01-06</time></a>', text)
-        )
-        == 2
-    )
+    judged = rf'<span class="judged">\s*<a href="{NEWER}/index.html"><time [^>]*>2026-01-06</time></a>'
+    assert len(re.findall(judged, Pages(History(home)).index())) == 2
 
 
 def test_staleness_counts_from_the_newest_run(home):
@@ -231,8 +204,7 @@ def test_run_on_other_events_does_not_interrupt_a_red_series(home):
     past_runs.add(home, LATER, 5, red=True, matrix="nightly")
     current = state(History(home))
     (wrong,) = [cell for cell in current.cells if cell.verdict == "different"]
-    assert wrong.run_id == LATER
-    assert current.red_since[wrong.name] == LAST
+    assert (wrong.run_id, current.red_since[wrong.name]) == (LATER, LAST)
     assert "sl/owners/t2 differs since build abc423def" in current.sentence
 
 
@@ -317,23 +289,6 @@ def test_overview_says_that_no_comparable_run_exists(tmp_path):
     assert page.first_heading == "No cell has been judged yet"
     assert "has at least two cells, or a nightly" in page.text
     assert "runs.html" in page.links
-
-
-def test_nightly_and_comparable_runs_follow_their_rules():
-    nightly = {"matrix": {"name": "nightly", "overrides": []}}
-    assert is_nightly(nightly)
-    assert not is_nightly({"matrix": {"name": "nightly", "overrides": ["events"]}})
-    assert not is_nightly({"matrix": {"name": "smoke", "overrides": []}})
-    assert not is_nightly({"matrix": None})
-    assert is_nightly({"refused": "why", "regression": {"matrix": "nightly"}})
-    assert not is_nightly({"refused": "why", "regression": {"matrix": "nightly", "events": 3}})
-    assert is_comparable({}, "finished", 2)
-    assert is_comparable(nightly, "finished", 1)
-    assert not is_comparable({}, "finished", 1)
-    assert not is_comparable(nightly, "finished", 0)
-    assert not is_comparable({"refused": "why"}, "finished", 2)
-    for unfinished in ("in_progress", "stopped", "died"):
-        assert not is_comparable(nightly, unfinished, 2)
 
 
 def test_overview_fits_a_narrow_screen(home):

@@ -1,7 +1,5 @@
 """Checks the accessibility of pages in a real browser by axe-core's rules for WCAG 2 A, AA and best practice."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Iterable

@@ -48,11 +48,7 @@ class Browser:
         self._folder.cleanup()
 
     def call(self, method: str, **params: Any) -> dict:
-        """Send a command of the protocol and return its answer. Events are skipped.
-
-        Raises:
-            LookupError: the browser refused the command, for example because it has just left the page.
-        """
+        """Send a command of the protocol and return its answer. LookupError: the browser refused it."""
         number = next(self._numbers)
         sent = {"id": number, "method": method, "params": params}
         self._socket.send(json.dumps(sent | ({"sessionId": self._session} if self._session else {})))

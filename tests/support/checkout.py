@@ -1,7 +1,5 @@
 """A copy of this checkout with its own environment, for tests that change files like a user."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -32,20 +30,12 @@ FOREIGN = {
 
 
 def copy(folder: Path) -> Path:
-    """Copy the checkout as `track` does, and make it usable as `equip` does.
-
-    Returns:
-        The folder.
-    """
+    """Copy the checkout as `track` does, and make it usable as `equip` does; returns the folder."""
     return equip(track(folder))
 
 
 def track(folder: Path) -> Path:
-    """Copy the files that git tracks or would track into a repository of one commit.
-
-    Returns:
-        The folder.
-    """
+    """Copy the files that git tracks or would track into a repository of one commit; returns the folder."""
     listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
@@ -55,11 +45,7 @@ def track(folder: Path) -> Path:
 
 
 def commit(folder: Path) -> Path:
-    """Commit everything in a folder, which becomes a repository if necessary.
-
-    Returns:
-        The folder.
-    """
+    """Commit everything in a folder, which becomes a repository if necessary; returns the folder."""
     settings = ("-c", "user.name=A User", "-c", "user.email=user@example.org", "-c", "core.hooksPath=/dev/null")
     _git(folder, "init", "--quiet")
     _git(folder, "add", "--all")
@@ -70,10 +56,8 @@ def commit(folder: Path) -> Path:
 def equip(folder: Path) -> Path:
     """Give a copy the runtime and a virtual environment: its modules are the copy's, its packages those of this one.
 
-    The copy also gets the byte code of this checkout, which fits its sources as long as they are unchanged.
-
-    Returns:
-        The folder.
+    The copy also gets the byte code of this checkout, which fits its sources as long as they are unchanged. Returns the
+    folder.
     """
     (runtime,) = (ROOT / "streaming_core").glob("_runtime*.so")
     shutil.copy2(runtime, folder / "streaming_core")
@@ -112,6 +96,12 @@ def environment(folder: Path) -> dict[str, str]:
     here = [path for path in kept["PATH"].split(os.pathsep) if Path(path) != Path(sys.executable).parent]
     kept["PATH"] = os.pathsep.join([str(folder / ".venv" / "bin"), *here])
     return kept
+
+
+def homes(folder: Path) -> dict[str, str]:
+    """The variables of homes in a folder."""
+    names = {"LOCKSTEP_HOME": "lockstep", "AIRFLOW_HOME": "airflow", "LOCKSTEP_HOST_LOCK": "host.lock"}
+    return {variable: str(folder / name) for variable, name in names.items()}
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -1,7 +1,5 @@
 """Documentation pages that tests follow: their blocks of commands and the output that they promise."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

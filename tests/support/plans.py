@@ -1,7 +1,5 @@
 """Few plans of few events for tests of the suites, because a planned application is compiled and measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_core.bench.papers.briskstream import rlas

@@ -1,7 +1,5 @@
 """Programs that only tests need. `infra/setup/doctor` knows the Debian package of each one."""
 
-from __future__ import annotations
-
 import runpy
 
 import pytest

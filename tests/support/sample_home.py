@@ -1,7 +1,5 @@
 """A LOCKSTEP_HOME with content for every kind of page: one small real run after simulated nights."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

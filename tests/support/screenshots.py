@@ -3,8 +3,6 @@
 Pages are those of a sample home (sample_home.py), within an Airflow that is started for it.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import sys
@@ -19,7 +17,7 @@ from reports.site import beside_name, file_name
 from reports.views.beside import before
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
-from tests.e2e.scheduled import Airflow, free_port
+from tests.e2e.scheduled import Airflow
 from tests.support import sample_home
 from tests.support.browser import Browser
 
@@ -47,8 +45,8 @@ def pages(home: Home) -> dict[str, str]:
     history = History(home)
     real, night = history.run(history.run_ids()[-1]), history.run(history.run_ids()[-2])
 
-    def cell(run: Run, *verdicts: str) -> Cell:
-        return next(cell for cell in run.cells if cell.verdict in verdicts)
+    def cell(run: Run, verdict: str) -> Cell:
+        return next(cell for cell in run.cells if cell.verdict == verdict)
 
     def of(run: Run, name: str) -> str:
         return f"/lockstep/{run.run_id}/{name}"
@@ -56,26 +54,24 @@ def pages(home: Home) -> dict[str, str]:
     tasks = next(cell for cell in real.cells if cell.spec.executor == "pinned" and cell.spec.needs_plan)
     result = next((home.reports / "data_docs").rglob("validations/**/*.html"))
     suite = next((home.reports / "data_docs").rglob("expectations/*.html"))
-    return {
+
+    def cells(run: Run, *verdicts: str) -> dict[str, str]:
+        return {f"cell_{verdict}": of(run, f"{cell(run, verdict).name}.html") for verdict in verdicts}
+
+    whole = {name: f"/lockstep/{name}.html" for name in ("runs", "inputs", "performance", "benchmarks")}
+    return whole | {
         "dag": f"/dags/{DAG_ID}",
         "dag_run": f"/dags/{DAG_ID}/runs/{quote(real.origin)}",
         "overview_in_airflow": "/plugin/lockstep",
         "docs_in_airflow": "/plugin/lockstep_docs",
         "overview": "/lockstep/",
-        "runs": "/lockstep/runs.html",
-        "inputs": "/lockstep/inputs.html",
-        "performance": "/lockstep/performance.html",
-        "benchmarks": "/lockstep/benchmarks.html",
         "run": of(night, "index.html"),
         "run_green": of(real, "index.html"),
         "run_inputs": of(real, "inputs.html"),
         "run_performance": of(night, "performance.html"),
-        "cell_equal": of(real, f"{cell(real, 'equal').name}.html"),
-        "cell_bound": of(real, f"{cell(real, 'not_comparable').name}.html"),
+        **cells(real, "equal", "not_comparable"),
+        **cells(night, "different", "failed", "not_run"),
         "cell_tasks": of(real, f"{tasks.name}.html"),
-        "cell_different": of(night, f"{cell(night, 'different').name}.html"),
-        "cell_failed": of(night, f"{cell(night, 'failed').name}.html"),
-        "cell_not_run": of(night, f"{cell(night, 'not_run').name}.html"),
         "beside": of(night, beside_name(before(history, night) or "")),
         "one_file": of(night, file_name(night.run_id)),
         "data_docs": "/lockstep/data_docs/index.html",
@@ -105,7 +101,7 @@ def main(out: Path) -> None:
     wanted = pages(home)
     out.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"LOCKSTEP_HOME": str(home.root), "AIRFLOW_HOME": str(home.root.parent / "airflow")}
-    airflow = Airflow(environment, free_port())
+    airflow = Airflow(environment)
     try:
         shots = [(width, theme) for width in WIDTHS for theme in THEMES]
         with Progress() as bar:

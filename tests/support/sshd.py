@@ -35,16 +35,9 @@ SetEnv {environment}
 class Sshd:
     """The server, as long as the block runs. `connection` is the Airflow connection to it."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None, most_bytes: int | None = None):
-        """Write keys and settings.
-
-        Args:
-            folder: A new folder.
-            environment: What its commands have beside the environment of a login; by default a cache in the folder.
-            most_bytes: The kernel kills each of the server's processes that writes a longer file.
-        """
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None):
+        """Write keys and settings into a new folder. Its commands have an environment beside that of a login."""
         self.folder, self.port, self._program = folder, free_port(), require("openssh-server")
-        self._prefix = [] if most_bytes is None else ["prlimit", f"--fsize={most_bytes}"]
         folder.mkdir()
         for name in ("host_key", "login_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
@@ -57,7 +50,7 @@ class Sshd:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd gives up its privileges
         with open(self.folder / "log", "ab") as log:
-            command = [*self._prefix, self._program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+            command = [self._program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self.process = psutil.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -73,10 +66,6 @@ class Sshd:
     def connection(self, **extra: Any) -> dict[str, Any]:
         """An Airflow connection to the server, with these fields in its extra."""
         host_key = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
-        return {
-            "conn_type": "ssh",
-            "host": "127.0.0.1",
-            "port": self.port,
-            "login": getpass.getuser(),
-            "extra": {"key_file": str(self.folder / "login_key"), "host_key": host_key, **extra},
-        }
+        extra = {"key_file": str(self.folder / "login_key"), "host_key": host_key, **extra}
+        address = {"conn_type": "ssh", "host": "127.0.0.1", "port": self.port, "login": getpass.getuser()}
+        return address | {"extra": extra}

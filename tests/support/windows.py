@@ -5,13 +5,7 @@ KEYS = ("key", "keys", "every", "multiplicity")
 
 
 def declare_window(owner, *streams, **options):
-    """Declare a windowed operator of an application or stream.
-
-    Args:
-        owner: The application, or the only stream.
-        *streams: The streams, if `owner` is an application.
-        **options: The arguments of `window`, `key_by` and `apply` together.
-    """
+    """Declare a windowed operator of an application with streams, or of a stream, with the options of all its calls."""
     windows = {name: options.pop(name) for name in WINDOWS if name in options}
     keys = {name: options.pop(name) for name in KEYS if name in options}
     return owner.window(*streams, **windows).key_by(**keys).apply(**options)

@@ -1,7 +1,5 @@
 """AIRFLOW_HOME is its owner's alone, and its settings let nothing listen but on loopback."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import os

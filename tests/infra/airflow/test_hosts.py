@@ -1,7 +1,5 @@
 """Hosts behind Airflow connections: this machine, and one behind a real SSH server that this test starts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -60,14 +58,9 @@ class SshServer:
                 server.passwords.append(password)
                 return (username, password) == LOGIN
 
-        self._acceptor = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_factory=Login,
-            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
-            process_factory=self._serve,
-            sftp_factory=True,
-        )
+        keys = [asyncssh.generate_private_key("ssh-ed25519")]
+        own = {"server_factory": Login, "process_factory": self._serve, "sftp_factory": True}
+        self._acceptor = await asyncssh.listen("127.0.0.1", 0, server_host_keys=keys, **own)
         return self._acceptor.get_port()
 
     async def _serve(self, process: asyncssh.SSHServerProcess) -> None:
@@ -141,18 +134,10 @@ def attempt(home):
 
 
 def trigger(host: SshHost, attempt: Path, patience: float = 30.0, workload: Path | None = None) -> CellTrigger:
-    return CellTrigger(
-        lane={
-            "home": str(host.home.root),
-            "run": attempt.parent.parent.name,
-            "host": host.connection.conn_id,
-        },
-        cell=attempt.parent.name,
-        attempt=attempt.name,
-        command=host.command(attempt, workload or host.home.workload("gs", "w"), 600),
-        stop=host.stop_command(attempt),
-        patience=patience,
-    )
+    lane = {"home": str(host.home.root), "run": attempt.parent.parent.name, "host": host.connection.conn_id}
+    command = host.command(attempt, workload or host.home.workload("gs", "w"), 600)
+    names = {"cell": attempt.parent.name, "attempt": attempt.name}
+    return CellTrigger(lane=lane, command=command, stop=host.stop_command(attempt), patience=patience, **names)
 
 
 class Running:
@@ -188,20 +173,12 @@ def local(monkeypatch, engine):
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"wrapper": engine}}))
 
 
-def test_connection_type_selects_the_kind_of_host(ssh, local, home):
-    assert isinstance(Host.of("node", home), SshHost)
-    assert isinstance(Host.of("here", home), LocalHost)
-
-
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
         ({"hosts": ["nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"hosts": ["node", "nosuch"]}, "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
-        (
-            {"hosts": [SPARK]},
-            f"hosts: connection {SPARK!r} has the type 'spark', but a host needs ",
-        ),
+        ({"hosts": [SPARK]}, f"hosts: connection {SPARK!r} has the type 'spark', but a host needs "),
         ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
         ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],
@@ -306,15 +283,6 @@ def test_unreachable_host_is_lost_and_its_engine_runs_until_the_lease_ends(ssh, 
     assert next_attempt(attempt.parent) == attempt, "the next try is about the same attempt"
     for shell in ssh.shells:
         shell.kill()
-
-
-def test_local_run_with_a_killed_driver_is_lost(local, home, attempt):
-    running = Running(Host.of("here", home), attempt, [])
-    engine_of(attempt)
-    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
-    os.kill(process["watcher"]["pid"], 9)
-    assert running.result() == LOST
-    wait_for(lambda: not alive(process["pid"]), PATIENCE)
 
 
 def test_vanished_run_is_lost_and_its_retry_is_a_new_attempt(ssh, home, attempt):

@@ -1,7 +1,5 @@
 """The preflight of a host behind a real SSH server, and the build that the host gets."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,21 +8,13 @@ import sys
 import threading
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
-from infra.airflow.hosts import Host, HostLost, preflight
-from infra.hosts import build, machine, wheel
-from infra.hosts.build import Build
-from infra.hosts.judgement import DISK_BYTES, MEMORY_BYTES, judge
-from reports.history import History
-from streaming_core.data import workload
+from dags.lib.hosts import Host, preflight
+from infra.services import build, machine, wheel
+from infra.services.preflight import DISK_BYTES, MEMORY_BYTES, judge
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
-from streaming_core.storage import write_json
-from tests.dags.test_plan import planned
-from tests.infra.airflow.test_hosts import Running
 from tests.infra.cli.conftest import lockstep
 from tests.support.sshd import Sshd
 
@@ -101,29 +91,6 @@ def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
 
 
 @pytest.mark.slow
-def test_cell_runs_from_the_build_that_was_shipped(connect, home, monkeypatch):
-    monkeypatch.setattr(build, "checkout", lambda: Build("abc1234-shipped", build.ROOT))
-    workload.write("wc", {}, 200, 7, home.workload("wc", "w"))
-    attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
-    write_json(attempt / "spec.json", {"app": "wc", "executor": "pooled", "threads": 1, "repetitions": 0})
-    outcome = Running(Host.of("node", home), attempt, [], workload=home.workload("wc", "w")).result()
-    assert outcome == 0, outcome
-    assert json.loads((attempt / "report.json").read_text())["build"] == "abc1234-shipped"
-
-
-@pytest.mark.slow
-def test_build_is_shipped_once_and_again_after_a_change(connect, home, packed, builds):
-    program = builds / packed.digest / "infra" / "hosts" / "cell.py"
-    assert Host.of("node", home).driver == str(program)
-    before, content = program.stat().st_ino, program.read_bytes()
-    assert Host.of("node", home).driver == str(program)
-    assert program.stat().st_ino == before
-    program.write_bytes(content + b"\n")
-    assert Host.of("node", home).driver == str(program)
-    assert program.read_bytes() == content
-
-
-@pytest.mark.slow
 def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
     connect(builds=str(tmp_path / "new"))
     drivers = []
@@ -134,21 +101,6 @@ def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
         thread.join()
     assert drivers == [str(tmp_path / "new" / packed.digest / "infra" / "hosts" / "cell.py")] * 3
     assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
-
-
-@pytest.mark.slow
-def test_interrupted_upload_is_not_used(connect, home, packed, tmp_path):
-    """This server is killed by the kernel once it has written a megabyte."""
-    connect(builds=str(tmp_path / "new"))
-    with Sshd(tmp_path / "sshd", most_bytes=1 << 20) as weak:
-        connect(weak, builds=str(tmp_path / "new"))
-        with pytest.raises(HostLost):
-            Host.of("node", home).driver  # noqa: B018 - it ships the build
-    (upload,) = (tmp_path / "new").iterdir()
-    assert upload.name.startswith(f".{packed.digest[:16]}.")
-    assert 0 < upload.stat().st_size < packed.path.stat().st_size
-    connect(builds=str(tmp_path / "new"))
-    assert preflight("node", home).reason is None
 
 
 def test_damaged_wheel_is_not_used(connect, packed, tmp_path):
@@ -182,49 +134,39 @@ def test_host_with_a_wrong_connection_has_a_reason_in_one_line(fault, connect, h
     assert not list(home.root.glob(".preflight-*"))
 
 
+# What an interpreter does before every program, by the fault that it has.
+CODE = {
+    "old": "import platform, sys; sys.version_info = (3, 9, 2); platform.python_version = lambda: '3.9.2'",
+    "free-threaded": "import sysconfig; real = sysconfig.get_config_var\n"
+    "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)",
+    "another processor": "import sysconfig; sysconfig.get_platform = lambda: 'linux-riscv64'",
+    "other packages": "from importlib import metadata; real = metadata.version\n"
+    "def version(name):\n"
+    "    if name == 'pyarrow': raise metadata.PackageNotFoundError(name)\n"
+    "    return '0.1' if name == 'numba' else real(name)\n"
+    "metadata.version = version",
+    "old system": "import sys; sys.modules['streaming_core._runtime'] = None",
+    **{
+        f"clock {side}": f"import time; real = time.time; time.time = lambda: real() {shift}"
+        for side, shift in (("ahead", "+ 90"), ("behind", "- 90"))
+    },
+}
 PYTHONS = {
-    "old": (
-        "import platform, sys; sys.version_info = (3, 9, 2); platform.python_version = lambda: '3.9.2'",
-        " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the connection",
-    ),
-    "free-threaded": (
-        "import sysconfig; real = sysconfig.get_config_var\n"
-        "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else real(name)",
-        " there is free-threaded CPython 3.",
-    ),
-    "another processor": (
-        "import sysconfig; sysconfig.get_platform = lambda: 'linux-riscv64'",
-        ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
-    ),
-    "other packages": (
-        "from importlib import metadata; real = metadata.version\n"
-        "def version(name):\n"
-        "    if name == 'pyarrow': raise metadata.PackageNotFoundError(name)\n"
-        "    return '0.1' if name == 'numba' else real(name)\n"
-        "metadata.version = version",
-        "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
-    ),
-    "old system": (
-        "import sys; sys.modules['streaming_core._runtime'] = None",
-        "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
-    ),
-    "clock ahead": (
-        "import time; real = time.time; time.time = lambda: real() + 90",
-        " s ahead of the one here: synchronise the clocks of both machines (NTP)",
-    ),
-    "clock behind": (
-        "import time; real = time.time; time.time = lambda: real() - 90",
-        " s behind the one here: synchronise the clocks of both machines (NTP)",
-    ),
+    "old": " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the conn",
+    "free-threaded": " there is free-threaded CPython 3.",
+    "another processor": ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
+    "other packages": "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
+    "old system": "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
+    "clock ahead": " s ahead of the one here: synchronise the clocks of both machines (NTP)",
+    "clock behind": " s behind the one here: synchronise the clocks of both machines (NTP)",
 }
 
 
 @pytest.mark.parametrize("fault", PYTHONS)
 def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
-    code, reason = PYTHONS[fault]
-    connect(python=python(code))
+    connect(python=python(CODE[fault]))
     one = preflight("node", home)
-    assert reason in one.reason
+    assert PYTHONS[fault] in one.reason
     assert "\n" not in one.reason
     if fault == "other packages":
         assert re.search(r"-m pip install numba==\d\S* pyarrow==\d\S*`$", one.reason)
@@ -233,7 +175,7 @@ def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
 
 
 def test_unfit_build_counts_as_no_attempt(connect, home, python):
-    connect(python=python(PYTHONS["old"][0]))
+    connect(python=python(CODE["old"]))
     with pytest.raises(BadInput, match=r"the build needs CPython 3\.11 or newer"):
         Host.of("node", home).driver  # noqa: B018 - it ships the build
 
@@ -248,17 +190,12 @@ def test_folder_without_visible_changes_is_not_shared(connect, home, python, tmp
     shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize(
-    ("fact", "least", "reason"),
-    [
-        ("memory_bytes", MEMORY_BYTES, "it has 537 MB of free memory, and needs 537 MB: end other programs there"),
-        (
-            "disk_bytes",
-            DISK_BYTES,
-            "the disk of LOCKSTEP_HOME has 537 MB of free space there, and a run needs 537 MB: ",
-        ),
-    ],
-)
+ROOM = "the disk of LOCKSTEP_HOME has 537 MB of free space there, and a run needs 537 MB: "
+MEMORY = "it has 537 MB of free memory, and needs 537 MB: end other programs there"
+FACTS = [("memory_bytes", MEMORY_BYTES, MEMORY), ("disk_bytes", DISK_BYTES, ROOM)]
+
+
+@pytest.mark.parametrize(("fact", "least", "reason"), FACTS)
 def test_host_without_room_is_unfit(fact, least, reason, home):
     facts = machine.facts(str(home.root))
     assert judge("node", facts | {fact: least}).reason is None
@@ -300,17 +237,3 @@ def test_command_exits_with_2_if_a_host_is_unfit(command, connect):
 def test_command_refuses_an_unknown_connection_in_one_line(command):
     line = "lockstep: hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections\n"
     assert command("nosuch") == (2, "", line)
-
-
-@pytest.mark.slow
-def test_run_on_an_unfit_host_is_refused_with_a_reason_on_its_page(lockstep_home, connect):
-    connect(lockstep_home="/nowhere")
-    with pytest.raises(AirflowFailException, match=r"^host node cannot run cells: it does not share LOCKSTEP_HOME"):
-        planned({"hosts": ["node"], "events": 700})
-    run = History(lockstep_home).latest()
-    assert run.refused
-    (one,) = preflights_of(lockstep_home, run.run_id)
-    assert "it does not share LOCKSTEP_HOME" in one.reason
-    page = (lockstep_home.reports / run.run_id / "index.html").read_text()
-    assert "it does not share LOCKSTEP_HOME" in page
-    assert 'id="hosts"' in page

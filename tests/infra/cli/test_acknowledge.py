@@ -1,7 +1,5 @@
 """Acknowledgements are recorded with name and reason, and shown on the pages; bad ones and damaged ones are refused."""
 
-from __future__ import annotations
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -9,26 +7,10 @@ from reports.history import History
 from reports.publish import publish
 from streaming_core.regression import decisions
 from streaming_core.regression.home import Home
-from tests.infra.cli.conftest import lockstep
+from tests.infra.cli.conftest import lockstep, refused
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
 from tests.support.draws import some
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch) -> Home:
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
-    return Home(tmp_path / "home")
-
-
-@pytest.mark.slow
-def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkeypatch):
-    monkeypatch.setattr("infra.cli.acknowledge.user", lambda: "ada")
-    past_runs.make(home)
-    assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
-    assert "ada acknowledged 3 red cells: the disk was full" in capsys.readouterr().out
-    overview = Outline((home.reports / "index.html").read_text()).text
-    assert overview.count("UTC: the disk was full") == 3
 
 
 @pytest.mark.parametrize(
@@ -42,10 +24,7 @@ def test_pages_show_person_and_reason_of_an_acknowledgement(home, capsys, monkey
 )
 def test_invalid_acknowledgement_is_one_line_and_not_stored(home, capsys, arguments, message):
     past_runs.make(home)
-    assert lockstep("acknowledge", *arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused(capsys, "acknowledge", *arguments)
     assert decisions.decisions(home) == []
 
 
@@ -62,20 +41,12 @@ def changed(home: Home) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    some(
-        [
-            ["acknowledge", past_runs.LAST, "--reason", "x"],
-            ["acknowledge", past_runs.LAST, "--reason", "x", "--withdraw"],
-            ["prune"],
-            ["prune", "--dry-run"],
-            ["report"],
-            ["report", "--json"],
-        ],
-        2,
-    ),
-)
+ACKNOWLEDGE = ["acknowledge", past_runs.LAST, "--reason", "x"]
+READERS = [ACKNOWLEDGE, [*ACKNOWLEDGE, "--withdraw"], ["prune"], ["prune", "--dry-run"]]
+READERS += [["report"], ["report", "--json"]]
+
+
+@pytest.mark.parametrize("arguments", some(READERS, 2))
 def test_changed_entry_is_refused_by_name_in_one_line(home, capsys, arguments):
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0

@@ -1,7 +1,5 @@
 """lockstep backup and restore: history and decisions go into one file and come back; bad files change nothing."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -20,25 +18,16 @@ from reports.history import History
 from streaming_core.regression.decisions import decisions
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION
-from tests.infra.cli.conftest import lockstep
+from tests.infra.cli.conftest import lockstep, refused
 from tests.reports import past_runs
 
 # Reproducible files, files of a process, and files outside the folders of history.
-LEFT_OUT = (
-    "workloads/gs/gs-100000/events/part-00000.parquet",
-    "expectations/other.json",
-    "imported/wc/.plays.new/manifest.json",
-    "reports/index.html",
-    "warehouse/dbt/manifest.json",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/outputs/part-00000.parquet",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/.checkpoint/0/state",
-)
-HISTORY = (
-    "imported/wc/plays/events/part-00000.parquet",
-    "reports/bench/tstream-20260101T000000Z.json",
-    "expectations/results/cells/result.json",
-    f"runs/{past_runs.LAST}/gs.cell/attempt-1/report.json",
-)
+CELL = f"runs/{past_runs.LAST}/gs.cell/attempt-1"
+LEFT_OUT = ("workloads/gs/gs-100000/events/part-00000.parquet", "expectations/other.json", "reports/index.html")
+LEFT_OUT += ("imported/wc/.plays.new/manifest.json", "warehouse/dbt/manifest.json")
+LEFT_OUT += (f"{CELL}/outputs/part-00000.parquet", f"{CELL}/.checkpoint/0/state")
+HISTORY = ("imported/wc/plays/events/part-00000.parquet", "reports/bench/tstream-20260101T000000Z.json")
+HISTORY += ("expectations/results/cells/result.json", f"{CELL}/report.json")
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +65,6 @@ def empty(tmp_path, monkeypatch) -> Home:
 
 def content(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
-def refused(capsys, *arguments: str) -> str:
-    """The one line that bad input gets."""
-    assert lockstep(*arguments) == 2
-    out, error = capsys.readouterr()
-    assert (out, error.count("\n")) == ("", 1)
-    return error
 
 
 def test_history_and_acknowledgements_come_back_and_nothing_else(home, file, empty, capsys):
@@ -167,6 +148,15 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
+def edited(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    return lambda file: edit(file, change)
+
+
+def moved(path: str) -> Callable[[Path], None]:
+    return edited(lambda manifest: manifest["files"][0].update(path=path))
+
+
+NEWER = SCHEMA_VERSION + 7
 BAD = {
     "no file": (lambda file: file.unlink(), "No such file or directory"),
     "empty": (lambda file: file.write_bytes(b""), "is damaged: empty file"),
@@ -177,27 +167,15 @@ BAD = {
     "other content": (lambda file: replace(file, b"x"), " has another digest than manifest.json says"),
     "no manifest": (lambda file: write(file, members(file)[1:]), "its first member is not manifest.json"),
     "missing member": (lambda file: write(file, members(file)[:-1]), " is missing"),
-    "extra member": (
-        lambda file: edit(file, lambda manifest: manifest["files"].pop()),
-        " is not a regular file that manifest.json lists",
-    ),
-    "no list": (lambda file: edit(file, lambda manifest: manifest.pop("files")), "is damaged: manifest.json: "),
-    "other format": (
-        lambda file: edit(file, lambda manifest: manifest.update(format=2)),
-        "has format 2, but this checkout reads only 1",
-    ),
+    "extra member": (edited(lambda one: one["files"].pop()), " is not a regular file that manifest.json lists"),
+    "no list": (edited(lambda one: one.pop("files")), "is damaged: manifest.json: "),
+    "other format": (edited(lambda one: one.update(format=2)), "has format 2, but this checkout reads only 1"),
     "other raw schema": (
-        lambda file: edit(file, lambda manifest: manifest.update(raw_schema=SCHEMA_VERSION + 7)),
-        f"has raw_schema {SCHEMA_VERSION + 7}, but this checkout reads only {SCHEMA_VERSION}",
+        edited(lambda one: one.update(raw_schema=NEWER)),
+        f"has raw_schema {NEWER}, but this checkout",
     ),
-    "path upwards": (
-        lambda file: edit(file, lambda manifest: manifest["files"][0].update(path="imported/../../x")),
-        "'imported/../../x' is not a path of the history",
-    ),
-    "path beside history": (
-        lambda file: edit(file, lambda manifest: manifest["files"][0].update(path="builds/x")),
-        "'builds/x' is not a path of the history",
-    ),
+    "path upwards": (moved("imported/../../x"), "'imported/../../x' is not a path of the history"),
+    "path beside history": (moved("builds/x"), "'builds/x' is not a path of the history"),
     "absolute member": (lambda file: replace(file, name="/tmp/x"), "'/tmp/x' is not a regular file that"),
     "symbolic link": (lambda file: replace(file, type=tarfile.SYMTYPE, linkname="/etc"), " is not a regular file"),
     "device": (lambda file: replace(file, type=tarfile.CHRTYPE), " is not a regular file"),

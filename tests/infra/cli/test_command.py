@@ -1,7 +1,5 @@
 """The command line: bad input gets one line and exit code 2, and writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -70,17 +68,14 @@ def test_start_imports_no_slow_package():
         (["publish", "--run", "20990101T000000Z-00000000"], "no run 20990101T000000Z-00000000"),
         (["acknowledge"], "missing argument 'RUN_ID'"),
         (["acknowledge", "20990101T000000Z-00000000"], "missing option '--reason'"),
-        (["acknowledge", "20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
-        (["acknowledge", "../../etc", "--reason", "x"], "no run '../../etc'"),
         (["backup"], "missing argument 'FILE'"),
         (["restore"], "missing argument 'FILE'"),
         (["gate"], "missing option '--against'"),
         (["gate", "--against", "nosuch"], "'nosuch' is not a commit of "),
         (["gate", "--against", "HEAD"], " has no run yet: start one with `lockstep run`"),
         (["gate", "--against", "HEAD", "--cells", ","], "--cells: name at least one cell"),
-        (["acknowledge", "20260101T000000Z-00000000", "--reason", " \n"], "the reason is empty: say why"),
         (
-            ["acknowledge", "20260101T000000Z-00000000", "--reason", "x" * 501],
+            ["acknowledge", past_runs.LAST, "--reason", "x" * 501],
             "the reason must have at most 500 characters, got 501",
         ),
     ],
@@ -93,37 +88,17 @@ def test_usage_error_is_one_line_and_writes_nothing(refused, arguments, message)
     ("arguments", "message"),
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
-        (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, tstream, serial, lock, mvlk, pat, auto, "),
-        (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
-        (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
-        (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, shared_ring, pair_queue"),
         (["--queues", ""], "--queues must not be empty"),
-        (["--batches", "0"], "each number must be between 1 and 65536, got 0"),
         (["--batches", "x"], "--batches: must be a number, got 'x'"),
-        (
-            ["--applications", "q1", "--executors", "pinned", "--channels", "shared_ring"],
-            "the request has no cell that can run: ",
-        ),
+        (["--applications", "q1", "--channels", "shared_ring", "--executors", "pinned"], "no cell that can run: "),
         (["--stealing", "maybe"], "--stealing: must be yes or no, got 'maybe'"),
-        (["--stealing", "yes"], "stealing needs a shared pool"),
-        (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
-        (
-            ["--applications", "gs", "--executors", "pooled"],
-            "application gs runs on the executors transactional, but the request has pooled",
-        ),
-        (["--threads", "0"], "each number must be between 1 and 1024, got 0"),
+        (["--applications", "gs", "--executors", "pooled"], "application gs runs on the executors transactional, but "),
         (["--threads", "two"], "--threads: must be a number, got 'two'"),
         (["--gate_against", "nosuch"], "'nosuch' is not a commit of "),
-        (["--gate_minutes", "-1"], "gate_minutes must be between 0 and 600, got -1"),
-        (["--events", "-1"], "events must be between 1 and 100000000, got -1"),
         (["--params", "{"], '--params: must be JSON, for example {"wc": {"skew": 1.0}}; got \'{\''),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
         (["--no-such-option"], "unknown option --no-such-option"),
-        (["--matrix", "nosuch"], "unknown matrix 'nosuch'; known: full, nightly, smoke"),
-        (
-            ["--matrix", "../nightly"],
-            "unknown matrix '../nightly' (did you mean 'nightly'?); known: full, nightly, smoke",
-        ),
+        (["--matrix", "../nightly"], "unknown matrix '../nightly' (did you mean 'nightly'?); known: full, nightly, "),
         (["--matrix", "smoke", "--threads", "0"], "each number must be between 1 and 1024, got 0"),
     ],
 )
@@ -183,24 +158,8 @@ def test_report_prints_json_for_programs(call, tmp_path):
     assert done.returncode == 0
     assert result["green"]
     assert result["counts"]["equal"] == 10
-    assert {
-        "cell",
-        "host",
-        "application",
-        "executor",
-        "strategy",
-        "order",
-        "speed",
-        "gate",
-        "threads",
-        "events_per_s",
-        "p99_us",
-        "verdict",
-        "reason",
-        "to_loop",
-        "to_best",
-        "to_limit",
-    } == set(result["cells"][0])
+    about = "cell host application executor strategy order speed gate threads events_per_s p99_us verdict reason"
+    assert {*about.split(), "to_loop", "to_best", "to_limit"} == set(result["cells"][0])
 
 
 def test_report_of_an_unknown_run_is_refused(call, tmp_path):

@@ -1,7 +1,5 @@
 """lockstep doctor tests the file system, and reports one without the features that Lockstep needs."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The preview of a run by `lockstep run --dry-run` and by the form."""
 
-from __future__ import annotations
-
 import json
 import os
 from socket import gethostname

@@ -1,35 +1,19 @@
 """infra/setup/environment: make and `lockstep` give every program the same environment, whatever the shell has set."""
 
-from __future__ import annotations
-
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from dotenv import dotenv_values
 
-from infra.cli import command as lockstep
-from infra.engines.installation import REQUIREMENTS
-from streaming_core.cli import command as streaming_core
-from streaming_core.data import workload
+from infra.checkout import ROOT
+from infra.services.engines import REQUIREMENTS
 from streaming_core.engines.environment import FOLDER
-from streaming_core.regression.home import Home
-from streaming_core.run import engine
-from streaming_core.run.provenance import build
-from streaming_core.run.way import Pooled
-from tests.dbt.raw_runs import GREEN, write_runs
-from tests.e2e.scheduled import free_port
-from tests.reports import past_runs
 from tests.streaming_core.engines.planted import WC, plant
 from tests.support import checkout as copies
 from tests.support.checkout import FOREIGN
 
-ROOT = Path(__file__).resolve().parents[3]
 # What the two need not agree upon: where one stands, and what make tells itself.
 APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR"}
 PATIENCE = 900
@@ -151,133 +135,36 @@ def test_command_before_setup_names_the_setup_command(checkout):
     assert done.stderr == f"lockstep: {checkout} is not set up: type `make -C {checkout} setup`\n"
 
 
-# Lines of a shell, in a folder with files `w` (a workload) and `r` (a run) -> what they print. A line that is refused
-# prints only that.
-QUICK = {
+# Lines of a shell in a folder with homes and engines, and a part of what they print.
+LINES = {
     """
     streaming-core generate wc --events 200 --out a
     streaming-core run wc --input a --threads 2 --out b
     streaming-core oracle wc --input a --out c
     streaming-core diff b c
     """: "equal",
-    "lockstep version": f"build {build().removesuffix('-dirty')}",
-    "lockstep doctor": "ok",
-    "lockstep conformance --engine planted --workloads ties --threads 1": "equal",
-}
-REFUSED = {
-    "lockstep gate --against HEAD --cells nosuch": "has no cell nosuch",
-}
-SLOW = {
     """
-    streaming-core record wc --operator count --input w --out d
-    streaming-core replay d --repetitions 1
-    streaming-core plan wc --input w --threads 1 --out plan.json
-    """: "",
-    """
-    LOCKSTEP_HOME=$LOCKSTEP_HOME.new
     lockstep run --applications wc --executors pooled --threads 1 --events 500 --repetitions 1
-    lockstep publish
     lockstep report
     """: "The one cell equals the oracle",
-    """
-    LOCKSTEP_HOME=$LOCKSTEP_HOME.old
-    lockstep warehouse rebuild
-    lockstep warehouse build
-    lockstep warehouse docs
-    lockstep warehouse freshness || [[ $? = 1 ]]
-    """: "the newest results are from 2025-",
-    "lockstep hosts local && lockstep airflow version": "local: ",
-    # The page is up when the command prints how to end it.
-    """
-    lockstep ui --port PORT | while read -r line; do
-        echo "$line"
-        if [[ $line = Ctrl-C* ]]; then lockstep stop; fi
-    done
-    """: "stopped Airflow",
-    "lockstep check wc --events 200": "cells equal the oracle",
-    """
-    mkdir rows && printf 'ts,line\\n1,a b\\n2,b\\n' > rows/1.csv
-    lockstep import wc rows/1.csv --out imported
-    lockstep follow wc --source rows --out live --until-idle 0 --verify
-    lockstep invariants r --input w
-    """: "holds",
     "lockstep engines lock bare && lockstep engines install bare && lockstep engines list": "engine bare is ready",
-    "streaming-core bench wc --events 200 --threads 1 --repetitions 1 --out bench.json": "",
-    "make -C checkout doctor && make -C checkout bench ARGS='wc --events 200 --threads 1 --repetitions 1'": "",
-    """
-    lockstep service
-    lockstep debug nosuch || [[ $? = 2 ]]
-    """: "unknown cell 'nosuch'",
 }
-# They start no other program.
-ALONE = (
-    *("streaming-core apps", "streaming-core describe", "streaming-core new", "streaming-core probe"),
-    *("lockstep acknowledge", "lockstep prune", "lockstep backup", "lockstep restore", "lockstep sql"),
-    "lockstep engines new",
-)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, with_compiled) -> Path:
-    """A folder with the homes, engines and files of the lines, and another repository."""
-    folder = tmp_path_factory.mktemp("foreign")
-    past_runs.make(Home(with_compiled(folder / "home")), nights=1, red=False)
-    with_compiled(folder / "home.new")
-    write_runs(Home(folder / "home.old"), (GREEN,))
-    plant(folder / "engines", "planted", WC.format(fault=""))
-    bare = plant(folder / "engines", "bare", WC.format(fault="")).folder
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line.split()[:3]))
+def test_command_works_beside_the_variables_of_other_programs(tmp_path, with_compiled, line):
+    """tests/e2e/test_how_to.py has other commands beside them."""
+    bare = plant(tmp_path / "engines", "bare", WC.format(fault="")).folder
     shutil.rmtree(bare / FOLDER)
     (bare / REQUIREMENTS).touch()
-    subprocess.run(["git", "init", "--quiet", folder / "other"], check=True)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "line",
-    [*QUICK, *REFUSED, *SLOW],
-    ids=lambda line: " ".join(line.split()[:3]),
-)
-@pytest.mark.slow
-def test_command_works_beside_the_variables_of_other_programs(folder, line):
-    if "--input w" in line and not (folder / "w").exists():
-        workload.write("wc", {}, 200, 1, folder / "w")
-        engine.run(Pooled(app="wc", threads=1, sink="parquet", repetitions=1), folder / "w", folder / "r")
-    if "checkout" in line:
-        copies.copy(folder / "checkout")
-    foreign = FOREIGN | {"GIT_DIR": str(folder / "other" / ".git")}
+    foreign = dict(FOREIGN)
     if "streaming-core" in line:
         del foreign["PYTHONHOME"]  # with it, no script of Python reaches its first line
-    own = {
-        "LOCKSTEP_HOME": str(folder / "home"),
-        "AIRFLOW_HOME": str(folder / "airflow"),
-        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
-        "LOCKSTEP_ENGINES": str(folder / "engines"),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-    }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", line.replace("PORT", str(free_port()))],
-        cwd=folder,
-        env=copies.environment(ROOT) | foreign | own,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == (2 if line in REFUSED else 0), done.stdout + done.stderr
-    if line in REFUSED:
-        assert (done.stdout, done.stderr.count("\n")) == ("", 1)
-    assert {**QUICK, **REFUSED, **SLOW}[line] in done.stdout + done.stderr
-
-
-def test_table_of_lines_has_every_command():
-    def commands(command: Any, words: str) -> Iterator[str]:
-        below = getattr(command, "commands", None)
-        if below is None:
-            yield words
-        for name, one in (below or {}).items():
-            yield from commands(one, f"{words} {name}")
-
-    text = " ".join([*QUICK, *REFUSED, *SLOW, *ALONE])
-    programs = (lockstep.app, streaming_core.app)
-    names = [name for app in programs for name in commands(typer.main.get_command(app), app.info.name)]
-    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+    own = {"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home")), "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    own |= {"LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"), "LOCKSTEP_ENGINES": str(tmp_path / "engines")}
+    environment = copies.environment(ROOT) | foreign | own
+    command = ["bash", "-euo", "pipefail", "-c", line]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert LINES[line] in done.stdout + done.stderr

@@ -1,7 +1,5 @@
 """`lockstep run` beside another run: it shows the other run and its progress."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -12,7 +10,7 @@ import pytest
 
 from infra.airflow import airflow_home
 from infra.cli.progress import Progress
-from infra.hosts.lock import of_home, signature
+from infra.services.lock import signature
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage
@@ -74,29 +72,3 @@ def test_run_shows_cells_that_are_over_and_left_and_the_time_of_these(home, caps
         progress.look()
         assert line in capsys.readouterr().out
     assert f"  {queue.take()['cell']} on local" in progress._cell_text(Stage.RUN_CORE).plain
-
-
-def test_run_names_what_it_waits_for_in_airflow_and_for_the_home(home, capsys):
-    from rich.console import Console
-
-    progress = Progress(Console(width=200), "", is_live=False)
-
-    def printed(*changes: dict) -> list[str]:
-        for change in changes:
-            progress.take(change)
-        progress._looked = 0.0
-        progress.look()
-        return [line.strip() for line in capsys.readouterr().out.splitlines()]
-
-    line = f"waiting for run {OTHER}: 1 of 14 cells have run; estimate: {ESTIMATE}"
-    assert printed({"ahead": OTHER}) == [line]
-    assert printed() == [], "only changes"
-    past_runs.add(home, OWN)
-    progress.plan(OWN)
-    assert line not in printed({"ahead": ""})
-    server = {"task": Stage.SPARK_SERVER, "map_index": -1, "label": None, "state": "running", "start": 1.0, "end": None}
-    for owner, expected in (("prune", ["waiting until prune ends"]), (OTHER, [line]), (OWN, [])):
-        lock = of_home(home)
-        assert lock.take(signature(owner))
-        assert printed(server) == expected
-        lock.leave()

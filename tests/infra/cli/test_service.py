@@ -1,7 +1,5 @@
 """The systemd user unit: its command and homes. On a machine with systemd, systemd itself reads the unit."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

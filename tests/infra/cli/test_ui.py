@@ -1,19 +1,17 @@
 """`lockstep stop` ends only the processes that an earlier UI left running, and names them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
-from infra.airflow import airflow_home
+from infra.airflow import home as airflow_home
+from infra.checkout import ROOT
 from infra.cli import ui
 from infra.hosts.lock import signature
 from streaming_core.process import alive, identity, signal_group
@@ -22,7 +20,6 @@ from tests.infra.cli.conftest import lockstep
 from tests.support.waiting import alive as is_there
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[3]
 # Starts another process in its group, and heeds SIGTERM by itself alone.
 FAMILY = "import signal, subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
 
@@ -123,8 +120,7 @@ def test_no_component_serves_its_logs():
 def test_every_login_has_a_password_before_airflow_generates_one(home, monkeypatch):
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,reader:viewer")
     passwords = ui.passwords()
-    assert set(passwords) == {"admin", "reader"}
-    assert len(set(passwords.values())) == 2
+    assert (set(passwords), len(set(passwords.values()))) == ({"admin", "reader"}, 2)
     assert min(map(len, passwords.values())) >= 16
     assert ui.passwords() == passwords
     monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")

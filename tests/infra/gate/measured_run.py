@@ -1,7 +1,5 @@
 """The files of a run of this checkout that the gate reads: two cells that equal the oracle, and one that does not."""
 
-from __future__ import annotations
-
 from socket import gethostname
 
 from jobs.raw import write_raw

@@ -1,7 +1,5 @@
 """The whole gate: its refusals before any build, and its verdicts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,20 +9,16 @@ from socket import gethostname
 
 import pytest
 
-from infra.gate import evaluation
-from infra.hosts import build
+from infra.checkout import ROOT
 from jobs.raw import write_raw
-from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
-from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
-from tests.infra.hosts import small_repository
-from tests.infra.hosts.small_repository import git
+from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
+from tests.infra.services import small_repository
+from tests.infra.services.small_repository import git
 from tests.reports.test_pages import Outline
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # A command of this checkout that takes another repository for it: REPOSITORY MODULE ARGUMENTS.
 ELSEWHERE = """
@@ -48,48 +42,12 @@ def home(tmp_path) -> Home:
     """Two runs of this checkout on this host; the second one is the newest."""
     home = Home(tmp_path / "home")
     write_runs(home, (GREEN, FASTER))
-    planned = [
-        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
-        for spec in specs()
-    ]
     for run_id in (GREEN, FASTER):
         here = {"build": provenance.build(), "host": gethostname()}
         write_raw(home, "cells", run_id, [row | here for row in rows(home, "cells", run_id) or []])
         home.part("pairs", run_id).unlink()
-        write_json(home.run(run_id) / "plan.json", {"run_id": run_id, "workloads": [], "cells": planned})
+        write_json(home.run(run_id) / "plan.json", plan_of(run_id))
     return home
-
-
-def test_newest_run_and_its_equal_cells_are_measured_by_default(home, repository, monkeypatch):
-    monkeypatch.setattr(build, "ROOT", repository)
-    equal = [spec.cell for spec in specs() if not spec.is_bound]
-    request = evaluation.request(home, "v1", None, None)
-    assert (request.ref, request.commit, request.run_id) == ("v1", git(repository, "rev-parse", "v1"), FASTER)
-    assert [cell["cell"] for cell in request.cells] == equal
-    request = evaluation.request(home, "v1", GREEN, equal[1:2])
-    assert (request.run_id, [cell["cell"] for cell in request.cells]) == (GREEN, equal[1:2])
-
-
-@pytest.mark.parametrize(
-    ("ref", "run_id", "names", "message"),
-    [
-        ("nosuch", None, None, "'nosuch' is not a commit of "),
-        ("v1", "20990101T000000Z-00000000", None, "no run '20990101T000000Z-00000000'"),
-        ("v1", "../../etc", None, "no run '../../etc'"),
-        ("v1", None, ["nosuch"], "has no cell nosuch"),
-    ],
-)
-def test_invalid_request_is_refused_before_any_build(home, repository, monkeypatch, ref, run_id, names, message):
-    monkeypatch.setattr(build, "ROOT", repository)
-    with pytest.raises(BadInput, match=message):
-        evaluation.gate(home, ref, run_id, names, lambda line: pytest.fail(line))
-    assert not home.build("x").parent.exists()
-
-
-def test_measurement_needs_a_run(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "ROOT", repository)
-    with pytest.raises(BadInput, match="has no run yet: start one with `lockstep run`"):
-        evaluation.request(Home(tmp_path), "v1", None, None)
 
 
 @pytest.mark.slow
@@ -97,13 +55,9 @@ def test_slower_build_is_red_and_pages_name_both_builds(home, repository):
     """By the command line, then by the command of the DAG, which finds the commit built."""
     git(repository, "checkout", "--quiet", "slow")
     cell = next(spec.cell for spec in specs() if not spec.is_bound)
-    environment = os.environ | {
-        "LOCKSTEP_HOME": str(home.root),
-        "LOCKSTEP_HOST_LOCK": str(home.root / "host.lock"),
-        "PYTHONPATH": str(ROOT),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "CARGO_NET_OFFLINE": "true",
-    }
+    environment = os.environ | {"LOCKSTEP_HOME": str(home.root), "LOCKSTEP_HOST_LOCK": str(home.root / "host.lock")}
+    environment |= {"PYTHONPATH": str(ROOT), "CARGO_NET_OFFLINE": "true"}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment.pop("SPARK_REMOTE", None)
 
     def ended(*words: str) -> subprocess.CompletedProcess:

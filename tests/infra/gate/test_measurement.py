@@ -1,24 +1,18 @@
 """The measurement of a run's cells: the measurable ones, and the content of its rows."""
 
-from __future__ import annotations
-
 import json
 from socket import gethostname
 
 import pytest
 
-from infra.gate import measurement, pairs
-from infra.gate.measurement import Place
-from infra.hosts import build
-from infra.hosts.build import Build
+from infra.services import measurement
+from infra.services.build import Build
+from infra.services.measurement import Place
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home, new_run_id
-from streaming_core.regression.warehouse import PAIRS
-from streaming_core.run import provenance
 from streaming_core.run.way import Spark
 from streaming_core.storage import write_json
-from tests.infra.gate import measured_run
-from tests.infra.hosts import small_repository
+from tests.infra.services import measured_run
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +70,3 @@ def test_cell_is_measured_on_its_own_host(tmp_path, monkeypatch):
     assert [cell["cell"] for cell in measurement.cells_of(home, run_id, names[:1])] == names[:1]
     with pytest.raises(BadInput, match=f"{names[1]} ran on host {here}: use the gate on that host"):
         measurement.cells_of(home, run_id, names[:2])
-
-
-def test_rows_name_their_builds_and_environments(measured, tmp_path, monkeypatch):
-    home, run_id, names = measured
-    repository = small_repository.make(tmp_path / "repository")
-    cells = measurement.cells_of(home, run_id, names[:1])
-    small_repository.replace_checkout(repository, monkeypatch)
-    monkeypatch.setattr(pairs, "PAIRS", 2)
-    commit = build.resolve("slow")
-    baseline = build.at_commit(home, commit, "slow", lambda line: None)
-    rows = measurement.measure(home, run_id, cells, baseline, lambda line: None)
-    assert {(row["cell"], row["baseline"], row["build"], row["host"]) for row in rows} == {
-        (names[0], commit, provenance.build(), gethostname())
-    }
-    assert {(row["baseline_seconds"], row["build_seconds"]) for row in rows} == {(0.5, 0.25)}
-    assert {row["baseline_environment"] for row in rows}.isdisjoint({row["environment"] for row in rows})
-    assert all(set(row) | {"run_id", "schema_version", "baseline_ref", "error"} == set(PAIRS.names) for row in rows)

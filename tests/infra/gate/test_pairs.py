@@ -1,7 +1,5 @@
 """Pairs of passes: of small programs in the engine's place, and once of the engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

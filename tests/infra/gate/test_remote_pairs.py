@@ -1,21 +1,17 @@
 """Cells that ran on another host are measured there: a real SSH server, real wheels, and a small engine."""
 
-from __future__ import annotations
-
 import json
 import sys
-import time
 from pathlib import Path
 from socket import gethostname
 
 import pytest
 
-from dags.lib.operators import connections_of
-from infra.gate import measurement, pairs
-from infra.gate.pairs import Budget, Request
-from infra.gate.remote_pairs import measure
-from infra.hosts import build
-from infra.hosts.build import Build
+from dags.lib.gate import connections_of
+from dags.lib.pairs import measure
+from infra.services import build, measurement, pairs
+from infra.services.build import Build
+from infra.services.pairs import Request
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.infra.gate import measured_run
@@ -96,37 +92,6 @@ def test_cell_is_measured_on_the_host_that_ran_it(home, cells, connect, server, 
         build.checkout().name,
     }
     assert (server.folder / "host.lock").exists(), "it took the lock on that host"
-
-
-@pytest.mark.slow
-def test_real_engine_runs_from_both_wheels(home, cells, connect):
-    connect(wrapper=[])
-    run_id, (cell, _) = cells
-    (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None)
-    assert row.get("error") is None
-    assert row["baseline_digest"] == row["build_digest"]
-    assert 0 < min(row["baseline_seconds"], row["build_seconds"]) < 0.001, "one pair, because its passes are too short"
-
-
-@pytest.mark.slow
-def test_timeout_on_the_host_leaves_no_partial_cell(home, cells, connect):
-    run_id, (cell, _) = cells
-    budget = Budget(time.monotonic() + 1.0, "time ended")
-    (row,) = measurement.measure(home, run_id, [cell], Build(BASELINE, build.ROOT), lambda line: None, budget)
-    assert (row["pair"], row["error"]) == (measurement.UNMEASURED, "time ended")
-
-
-@pytest.mark.slow
-def test_host_that_cannot_measure_is_tried_once_and_its_cells_have_the_reason(home, cells, connect):
-    connect(lockstep_home="/nowhere")
-    run_id, both = cells
-    lines: list[str] = []
-    rows = measurement.measure(home, run_id, both, Build(BASELINE, build.ROOT), lines.append)
-    assert len([line for line in lines if line.startswith("measuring")]) == 1
-    (reason,) = {row["error"] for row in rows}
-    assert reason.startswith("host node cannot measure it: it does not share LOCKSTEP_HOME (/nowhere/")
-    assert reason.endswith("or set lockstep_home in the extra of the connection")
-    assert [row["pair"] for row in rows] == [measurement.UNMEASURED] * 2
 
 
 @pytest.fixture

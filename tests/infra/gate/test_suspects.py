@@ -1,7 +1,5 @@
 """The speed gate after a nightly: the cells that it measures, their order, and the reasons for the others."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path
@@ -23,9 +21,9 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
-from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
-from tests.infra.hosts import small_repository
-from tests.infra.hosts.small_repository import commit, git, put
+from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
+from tests.infra.services import small_repository
+from tests.infra.services.small_repository import commit, git, put
 
 CELLS = [spec.cell for spec in specs() if not spec.is_bound]
 NIGHTLY = {"name": "nightly", "digest": "0" * 64, "overrides": []}
@@ -48,16 +46,12 @@ def home(tmp_path, repository) -> Home:
     """A green nightly, and the nightly after it in an edited checkout."""
     home = Home(tmp_path / "home")
     write_runs(home, (GREEN, FASTER))
-    planned = [
-        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
-        for spec in specs()
-    ]
     for run_id, name in ((GREEN, git(repository, "rev-parse", "--short", "night")), (FASTER, provenance.build())):
         facts = [row | {"build": name, "host": gethostname()} for row in rows(home, "cells", run_id) or []]
         write_raw(home, "cells", run_id, [row | {"yardstick": row["yardstick"] and "loop"} for row in facts])
         home.part("pairs", run_id).unlink()
-        plan = {"run_id": run_id, "workloads": [], "cells": planned, "matrix": NIGHTLY}
-        write_json(home.run(run_id) / "plan.json", plan | {"regression": {"gate_minutes": 1.0, "gate_against": ""}})
+        more = {"matrix": NIGHTLY, "regression": {"gate_minutes": 1.0, "gate_against": ""}}
+        write_json(home.run(run_id) / "plan.json", plan_of(run_id) | more)
     return home
 
 
@@ -82,8 +76,7 @@ def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
     mart(home, "gate", [judged, judged | {"run_id": FASTER, "cell": wc[1], "verdict": "not_judged"}])
     order = chosen(home)
     assert {name for name, why in order[:2]} == set(CELLS) - set(wc)
-    assert {why for _, why in order[:2]} == {"source"}
-    assert order[2:] == [(wc[1], "sample"), (wc[0], "sample")]
+    assert ({why for _, why in order[:2]}, order[2:]) == ({"source"}, [(wc[1], "sample"), (wc[0], "sample")])
     (home.root / "warehouse" / "marts" / "speed" / "part-0.parquet").unlink()
     (home.root / "warehouse" / "marts" / "speed").rmdir()
     moved = speed | {"cell": wc[0], "to_loop": math.exp(-0.031)}
@@ -114,16 +107,6 @@ def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     assert {row["error"] for row in kept} == {
         f"it ran on host numa-7, and this is {gethostname()}; run `lockstep gate` on that host"
     }
-
-
-def test_measurement_out_of_time_leaves_no_partial_cell(home, monkeypatch, tmp_path):
-    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
-    reference = suspects.find_reference(home, FASTER, "")
-    baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
-    order = suspects.choose(home, FASTER, reference, baseline)
-    short = Budget(time.monotonic() + 1.0, "time ended")
-    for row in suspects.measure(home, FASTER, order, baseline, short, lambda line: None):
-        assert (row["pair"], row["error"]) == (UNMEASURED, "time ended")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Retention frees old data, but no data of a red run or of a run in progress."""
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import UTC, datetime, timedelta

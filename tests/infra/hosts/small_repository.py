@@ -9,8 +9,6 @@ Each commit has a tag:
 - `bare` has no crate.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -18,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.hosts import build
+from infra.checkout import ROOT
+from infra.services import build
 from streaming_core.run import provenance
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # A `streaming-core run` that writes a made-up report. The file `answer` beside it holds the figures. The file `asked`
 # collects the specs.
@@ -103,19 +100,9 @@ fn main() {
 
 def make(root: Path) -> Path:
     """Write the repository; its checkout is at `v1`."""
-    put(
-        root,
-        {
-            "Cargo.toml": CARGO,
-            "pyproject.toml": PROJECT,
-            "requirements.lock": "numba==1\n",
-            "src/lib.rs": RUNTIME,
-            "streaming_core/__init__.py": "",
-            "streaming_core/cli.py": ANSWERS,
-            "streaming_core/answer": "{}",
-            ".gitignore": "asked\n__pycache__\n",
-        },
-    )
+    files = {"Cargo.toml": CARGO, "pyproject.toml": PROJECT, "requirements.lock": "numba==1\n", "src/lib.rs": RUNTIME}
+    files |= {"streaming_core/__init__.py": "", "streaming_core/cli.py": ANSWERS, "streaming_core/answer": "{}"}
+    put(root, files | {".gitignore": "asked\n__pycache__\n"})
     shutil.copy(ROOT / "Cargo.lock", root)  # of its crates those that are here, so that nothing is downloaded
     git(root, "init", "--quiet", "--initial-branch", "main")
     commit(root, "v1")

@@ -1,7 +1,5 @@
 """Commits are built in a worktree that is gone afterwards, whole or not at all, and once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -10,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.hosts import build
+from infra.checkout import ROOT
+from infra.services import build
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from tests.infra.hosts import small_repository
 from tests.infra.hosts.small_repository import git
 from tests.support.waiting import wait_for
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # `at_commit` in a process of its own: REPOSITORY HOME COMMIT.
 AT_COMMIT = """
@@ -48,14 +45,10 @@ def home(tmp_path) -> Home:
 
 
 def start(repository: Path, home: Home, tag: str, **environment: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", AT_COMMIT, str(repository), str(home.root), build.resolve(tag)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", AT_COMMIT, str(repository), str(home.root), build.resolve(tag)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
 
 
 def assert_nothing_is_left(repository: Path, home: Home) -> None:
@@ -161,19 +154,3 @@ def test_worktree_of_a_killed_process_is_replaced(repository, home):
 def test_commit_has_its_locked_environment(repository):
     assert build.environment(build.resolve("v1")) == build.environment()
     assert build.environment(build.resolve("slow")) != build.environment()
-
-
-@pytest.mark.slow
-def test_last_commit_of_this_repository_is_built_and_runs(home, tmp_path):
-    commit = build.resolve("HEAD")
-    built = build.at_commit(home, commit, "HEAD", lambda line: None)
-    workload = tmp_path / "workload"
-    for words in (
-        ["generate", "wc", "--events", "500", "--out", str(workload)],
-        ["run", "wc", "--input", str(workload), "--out", str(tmp_path / "run")],
-    ):
-        done = subprocess.run(
-            built.command(*words), env=os.environ | built.environment, cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.json").is_file()

@@ -1,7 +1,5 @@
 """infra/hosts/cell.py with small programs in place of the engine: start, stop and record of a process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -88,31 +86,25 @@ def test_engine_receives_no_airflow_setting_and_no_secret(attempt, tmp_path, mon
     assert (seen["LOCKSTEP_APP_MODE"], seen["PATH"]) == ("fast", os.environ["PATH"])
 
 
-def test_successful_run_records_its_exit_code_and_host(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "print('hello')"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert left(attempt)["exit_code"] == 0
-    assert left(attempt)["error"] is None
+# A program, the driver's exit code, and the error that it records.
+ENDS = [
+    ("print('hello')", 0, None),
+    ("sys.stderr.write('first\\noperator debit: boom\\n'); sys.exit(1)", 1, "operator debit: boom"),
+    ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV, "killed by SIGSEGV"),
+]
+
+
+@pytest.mark.parametrize(("program", "code", "error"), ENDS)
+def test_end_of_a_run_is_recorded_with_its_reason(attempt, tmp_path, program, code, error):
+    done = run(attempt, engine(tmp_path, program))
+    assert (done.returncode, done.stderr.strip()) == (code, error or "")
+    assert (left(attempt)["exit_code"], left(attempt)["error"]) == (code, error)
     assert left(attempt)["host"]
-    assert beside(attempt, "stdout.log").read_text() == "hello\n"
-
-
-def test_last_line_of_a_failed_run_is_its_reason(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)"))
-    assert done.returncode == 1
-    assert done.stderr.strip() == "operator debit, event 7: boom"
-    assert left(attempt)["error"] == "operator debit, event 7: boom"
-
-
-def test_killed_run_names_the_signal(attempt, tmp_path):
-    done = run(attempt, engine(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert done.returncode == 128 + signal.SIGSEGV
-    assert left(attempt)["error"] == "killed by SIGSEGV"
+    assert beside(attempt, "stdout.log").read_text() == ("" if code else "hello\n")
 
 
 def test_command_that_cannot_start_is_a_failed_run(attempt):
-    done = run(attempt, ["/no/such/engine"])
-    assert done.returncode == 1
+    assert run(attempt, ["/no/such/engine"]).returncode == 1
     assert left(attempt)["error"] == "cannot start /no/such/engine: No such file or directory"
 
 
@@ -122,17 +114,6 @@ def test_hung_run_is_stopped_with_its_children(attempt, tmp_path):
     assert left(attempt)["error"] == "it did not end within 1 s, so it was killed"
     assert not alive(pid_in(attempt / "pid"))
     assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
-
-
-def test_stop_of_the_driver_ends_its_whole_process_group(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS))
-    pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
-    driver.send_signal(signal.SIGTERM)
-    driver.communicate(timeout=PATIENCE)
-    assert driver.returncode == 137
-    assert left(attempt)["error"] == "stopped"
-    assert not alive(pid)
-    assert wait_for(lambda: not alive(child), PATIENCE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -157,21 +138,15 @@ def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
         lock.leave()
 
 
-def test_tethered_run_ends_with_the_tether_holder(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS), "--tether", stdin=subprocess.PIPE)
+@pytest.mark.parametrize(
+    ("option", "error"), [(["--tether"], "stopped"), (["--lease", "0.5"], "its connection was lost for ")]
+)
+def test_run_with_a_lost_connection_ends_at_once_or_with_its_lease(attempt, tmp_path, option, error):
+    driver = start(attempt, engine(tmp_path, HANGS), *option, stdin=subprocess.PIPE)
     pid = pid_in(attempt / "pid")
     driver.stdin.close()
     driver.wait(PATIENCE)
-    assert left(attempt)["error"] == "stopped"
-    assert not alive(pid)
-
-
-def test_run_with_a_lost_connection_stops_when_its_lease_ends(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS), "--lease", "0.5", stdin=subprocess.PIPE)
-    pid = pid_in(attempt / "pid")
-    driver.stdin.close()
-    driver.wait(PATIENCE)
-    assert left(attempt)["error"].startswith("its connection was lost for ")
+    assert left(attempt)["error"].startswith(error)
     assert not alive(pid)
 
 
@@ -254,11 +229,6 @@ def test_second_call_joins_the_run_in_progress(attempt, tmp_path):
     assert (attempt / "ran").read_text() == "x"
 
 
-def test_record_answers_for_an_ended_run(attempt, tmp_path):
-    assert run(attempt, engine(tmp_path, "sys.exit(1)")).returncode == 1
-    assert run(attempt, engine(tmp_path, "pass")).returncode == 1
-
-
 def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     first = start(attempt, engine(tmp_path, HANGS))
     pid_in(attempt / "pid")
@@ -271,16 +241,6 @@ def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     first.communicate(timeout=PATIENCE)
     second.communicate(timeout=PATIENCE)
     assert second.returncode == 0
-
-
-def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
-    driver = start(attempt, engine(tmp_path, HANGS))
-    pid = pid_in(attempt / "pid")
-    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
-    subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], check=True, timeout=PATIENCE)
-    assert not alive(pid)
-    driver.communicate(timeout=PATIENCE)
-    assert left(attempt)["exit_code"] == 137
 
 
 def test_shell_interprets_no_part_of_a_run(attempt, tmp_path):

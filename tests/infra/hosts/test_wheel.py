@@ -1,7 +1,5 @@
 """The wheel of a build, and the program that unpacks it on a host, completely or not at all."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -15,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.hosts import build, unpack, wheel
-from infra.hosts.build import Build
+from infra.checkout import ROOT
+from infra.services import build, unpack, wheel
+from infra.services.build import Build
 from streaming_core.regression.home import Home
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +62,8 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
         "from streaming_core.run import probe, provenance; "
         "print(provenance.__file__, provenance.build(), probe.topology()['nodes'])"
     )
-    shown = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    shown = subprocess.check_output([sys.executable, "-P", "-c", program], env=environment, cwd=tmp_path, text=True)
     assert shown.startswith(f"{tmp_path}/streaming_core/run/provenance.py abc1234-shipped [0")
 
 

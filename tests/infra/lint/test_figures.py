@@ -4,21 +4,13 @@ import pytest
 
 from infra.lint import figures
 
+TEXTS = ["It reaches 2.7 million events/s.", "| `wc` | 3.4 M events/s |", "about 12,000 rows/s"]
+TEXTS += ["memory is read at 30 GB/s", "an access costs 84 ns an event", "the default has 1.29 times the loop"]
+TEXTS += ["| x 1.3 times the compiled loop |", "    gs: 20000 events, 1,234,567 events/s"]
+TEXTS += [" app  x loop  95 %  result\n wc   0.88    0.67-1.01  equal"]
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "It reaches 2.7 million events/s.",
-        "| `wc` | 3.4 M events/s |",
-        "about 12,000 rows/s",
-        "memory is read at 30 GB/s",
-        "an access costs 84 ns an event",
-        "the default has 1.29 times the loop",
-        "| x 1.3 times the compiled loop |",
-        "    gs: 20000 events, 1,234,567 events/s",
-        " app  x loop  95 %  result\n wc   0.88    0.67-1.01  equal",
-    ],
-)
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_measured_figure_is_reported(text):
     assert list(figures.figures(text))
 

@@ -20,20 +20,11 @@ def check(root, text):
     return [(violation.line, violation.message) for violation in links.check(root, ["docs/page.md", "docs/guide.md"])]
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "guide.md",
-        "../docs/guide.md#the-run-command-part-1",
-        "/docs/guide.md#twice",
-        "guide.md#twice-1",
-        "guide.md#by-hand",
-        "#here",
-        "a%20picture.png",
-        "https://example.org/a#b",
-        "mailto:someone@example.org",
-    ],
-)
+TARGETS = ["guide.md", "../docs/guide.md#the-run-command-part-1", "/docs/guide.md#twice", "guide.md#twice-1"]
+TARGETS += ["guide.md#by-hand", "#here", "a%20picture.png", "https://example.org/a#b", "mailto:someone@example.org"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_valid_link_passes(root, target):
     assert check(root, f"# Here\n\nSee [this]({target}) and ![that]({target}).\n") == []
 

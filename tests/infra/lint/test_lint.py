@@ -2,14 +2,13 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from infra.checkout import ROOT
 from infra.lint.__main__ import files, main
 from streaming_core.errors import CommandFailed
 
-ROOT = Path(__file__).parents[3]
 FOLDERS = ("streaming_core", "jobs", "expectations", "reports", "infra", "dags")
 ACTOR = "Somebody waits.\n"
 CLEAN = '"""A module."""\n'

@@ -15,19 +15,8 @@ def test_markdown_is_read_by_paragraph_and_code_is_left_out(tmp_path):
     text = (
         "# Title\n\nOne `a b`\nline [more](x.md).\n\n```\ncode\n```\n\n- an item\n\n| a | b |\n|---|---|\n| c | d |\n"
     )
-    assert read(tmp_path, "a.md", text) == [
-        (1, "Title"),
-        (3, "One `code`\nline more."),
-        (10, "an item"),
-        (12, "a"),
-        (12, "b"),
-        (14, "c"),
-        (14, "d"),
-    ]
-
-
-def test_tags_of_dbt_documentation_are_left_out(tmp_path):
-    assert read(tmp_path, "a.md", "{% docs run_id %}\nThe run.\n{% enddocs %}\n") == [(2, "The run.")]
+    cells = [(12, "a"), (12, "b"), (14, "c"), (14, "d")]
+    assert read(tmp_path, "a.md", text) == [(1, "Title"), (3, "One `code`\nline more."), (10, "an item"), *cells]
 
 
 def test_docstrings_and_comments_of_python_are_read(tmp_path):
@@ -60,17 +49,15 @@ def f(a):
     'not prose'
     """
 '''
-    assert read(tmp_path, "a.py", text) == [
+    comments = [
         (1, "Head."),
         (3, "Second paragraph."),
         (6, "A comment\nof two lines."),
         (8, "behind code"),
         (9, "another"),
-        (15, "Does it."),
-        (18, "a (int): A number\nof things."),
-        (20, "b: A letter."),
-        (23, "A sum\nof all."),
     ]
+    code = [(15, "Does it."), (18, "a (int): A number\nof things."), (20, "b: A letter."), (23, "A sum\nof all.")]
+    assert read(tmp_path, "a.py", text) == comments + code
 
 
 def test_messages_of_python_are_read(tmp_path):
@@ -130,19 +117,14 @@ def test_passage_has_its_kind(tmp_path, name, text, kind):
     assert [passage.kind for passage in passages(tmp_path / name)] == [kind]
 
 
-def test_text_of_templates_is_read_and_branches_stay_apart(tmp_path):
-    text = """<style>p { }</style>{# no prose #}
+TEMPLATE = """<style>p { }</style>{# no prose #}
 <p>Of <b>{{ n }}</b> runs
 {% if a %}one{% else %}two{% endif %}</p>
 <p>{% for
 x in y %}
 End <code>a b</code>.</p>
 """
-    assert read(tmp_path, "a.html", text) == [(2, "Of `code` runs\none"), (3, "two"), (6, "End `code`.")]
-
-
-def test_descriptions_of_yaml_are_read(tmp_path):
-    text = """models:
+YAML = """models:
   - name: not prose
     description: >
       One row
@@ -150,9 +132,16 @@ def test_descriptions_of_yaml_are_read(tmp_path):
     columns:
       - {name: a, description: "{{ doc('a') }}"}
 """
-    assert read(tmp_path, "a.yml", text) == [(3, "One row per run."), (7, "`code`")]
 
 
-@pytest.mark.parametrize("name", ["a.sql", "a.json", "a"])
-def test_other_files_hold_no_prose(tmp_path, name):
-    assert read(tmp_path, name, "Some text.") == []
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.html", TEMPLATE, [(2, "Of `code` runs\none"), (3, "two"), (6, "End `code`.")]),
+        ("a.yml", YAML, [(3, "One row per run."), (7, "`code`")]),
+        ("a.md", "{% docs run_id %}\nThe run.\n{% enddocs %}\n", [(2, "The run.")]),
+        *((name, "Some text.", []) for name in ("a.sql", "a.json", "a")),
+    ],
+)
+def test_texts_of_other_files_are_read(tmp_path, name, text, expected):
+    assert read(tmp_path, name, text) == expected

@@ -3,8 +3,6 @@
 `make docs` writes the pages of commands, applications and the warehouse (test_files.py); people write the others.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, loads nothing from elsewhere, and its search finds pages."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The run's Spark server, its lease and its lock. Without a master, no test waits for a JVM."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
