@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.airflow import home
+from infra.airflow.airflow_home import location, prepare, write_configuration
 from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX

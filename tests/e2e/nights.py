@@ -275,7 +275,7 @@ def work(folder: Path, options: argparse.Namespace, say: Callable[[str], None]) 
     nights.edit("dags/nightly.py", "IN_TIME = timedelta(hours=5)", "IN_TIME = timedelta(seconds=15)")
     nights.edit("dags/nightly.py", "poke_interval=30", "poke_interval=5")
     nights.commit("base", UNCHANGED if gated else "")
-    build_base = "from infra import checkout; from infra.services import build; "
+    build_base = "from infra import checkout; from infra.hosts import build; "
     build_base += "build.at_commit(checkout.home(), build.resolve('base'), 'base', print)"
     say(nights.command("python", "-c", build_base).strip() or "base is built")
     with nights.up():

@@ -145,7 +145,7 @@ from types import SimpleNamespace
 from airflow.sdk.exceptions import AirflowFailException
 from dags.lib.spark import ServerHook, SparkJob
 from infra.checkout import home
-from infra.services.spark import Server
+from infra.spark.server import Server
 RUN = "20260101T000000Z-00000000"
 os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
 hook = ServerHook("spark_default", RUN)

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from dags.lib.hosts import Host, preflight
-from infra.services import build, machine, wheel
-from infra.services.preflight import DISK_BYTES, MEMORY_BYTES, judge
+from infra.airflow.hosts import Host, preflight
+from infra.hosts import build, machine, wheel
+from infra.hosts.judgement import DISK_BYTES, MEMORY_BYTES, judge
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named

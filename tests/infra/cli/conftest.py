@@ -3,7 +3,7 @@
 import pytest
 
 from infra.cli import command
-from streaming_core import ending
+from streaming_core.process import ending
 from streaming_core.regression.home import Home
 
 

@@ -8,7 +8,7 @@ import pytest
 from dotenv import dotenv_values
 
 from infra.checkout import ROOT
-from infra.services.engines import REQUIREMENTS
+from infra.engines.installation import REQUIREMENTS
 from streaming_core.engines.environment import FOLDER
 from tests.streaming_core.engines.planted import WC, plant
 from tests.support import checkout as copies

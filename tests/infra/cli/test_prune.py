@@ -111,7 +111,7 @@ def test_prune_removes_only_outputs_and_state(home):
 def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, bound, capsys):
     red = make_run(home, 1, verdict, bound)
     assert is_kept(home, red)
-    assert "ada acknowledged 1 red cell: " in decide.acknowledge(home, red.name, None, "ada", "seen")
+    assert "ada acknowledged 1 red cell: " in ledger.acknowledge(home, red.name, None, "ada", "seen")
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
     assert lockstep("prune") == 0
     assert outputs_of(red) == []

@@ -10,7 +10,7 @@ import pytest
 
 from infra.airflow import airflow_home
 from infra.cli.progress import Progress
-from infra.services.lock import signature
+from infra.hosts.lock import signature
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import Stage

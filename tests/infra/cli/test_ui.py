@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from infra.airflow import home as airflow_home
+from infra.airflow import airflow_home
 from infra.checkout import ROOT
 from infra.cli import ui
 from infra.hosts.lock import signature

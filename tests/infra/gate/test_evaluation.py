@@ -16,8 +16,8 @@ from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
 from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
-from tests.infra.services import small_repository
-from tests.infra.services.small_repository import git
+from tests.infra.hosts import small_repository
+from tests.infra.hosts.small_repository import git
 from tests.reports.test_pages import Outline
 
 # A command of this checkout that takes another repository for it: REPOSITORY MODULE ARGUMENTS.

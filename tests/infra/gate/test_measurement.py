@@ -5,14 +5,14 @@ from socket import gethostname
 
 import pytest
 
-from infra.services import measurement
-from infra.services.build import Build
-from infra.services.measurement import Place
+from infra.gate import measurement
+from infra.gate.measurement import Place
+from infra.hosts.build import Build
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.run.way import Spark
 from streaming_core.storage import write_json
-from tests.infra.services import measured_run
+from tests.infra.gate import measured_run
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ from socket import gethostname
 
 import pytest
 
-from dags.lib.gate import connections_of
-from dags.lib.pairs import measure
-from infra.services import build, measurement, pairs
-from infra.services.build import Build
-from infra.services.pairs import Request
+from dags.lib.operators import connections_of
+from infra.gate import measurement, pairs
+from infra.gate.pairs import Request
+from infra.gate.remote_pairs import measure
+from infra.hosts import build
+from infra.hosts.build import Build
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.infra.gate import measured_run

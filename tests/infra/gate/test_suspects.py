@@ -22,8 +22,8 @@ from streaming_core.regression.warehouse import rows
 from streaming_core.run import provenance
 from streaming_core.storage import write_json
 from tests.dbt.raw_runs import FASTER, GREEN, plan_of, specs, write_runs
-from tests.infra.services import small_repository
-from tests.infra.services.small_repository import commit, git, put
+from tests.infra.hosts import small_repository
+from tests.infra.hosts.small_repository import commit, git, put
 
 CELLS = [spec.cell for spec in specs() if not spec.is_bound]
 NIGHTLY = {"name": "nightly", "digest": "0" * 64, "overrides": []}

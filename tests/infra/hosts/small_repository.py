@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from infra.checkout import ROOT
-from infra.services import build
+from infra.hosts import build
 from streaming_core.run import provenance
 
 # A `streaming-core run` that writes a made-up report. The file `answer` beside it holds the figures. The file `asked`

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.checkout import ROOT
-from infra.services import build
+from infra.hosts import build
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from tests.infra.hosts import small_repository

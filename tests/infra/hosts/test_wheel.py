@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.checkout import ROOT
-from infra.services import build, unpack, wheel
-from infra.services.build import Build
+from infra.hosts import build, unpack, wheel
+from infra.hosts.build import Build
 from streaming_core.regression.home import Home
 
 
