@@ -374,10 +374,8 @@ class Overfed:
 class _Arrivals:
     """Rows per second of an input.
 
-    Attributes:
-        total: Of each plan.
-        rows: By plan and socket of the producer; None for events, which are everywhere.
-        fetched: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
+    `rows`: By plan and socket of the producer; None for events, which are everywhere.
+    `fetched`: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
     """
 
     total: Array

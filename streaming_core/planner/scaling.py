@@ -149,7 +149,7 @@ def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Sc
         placements += 1
         if again is not None and again.outcome.value > best.outcome.value * (1 + ROUNDING):
             best = again
-    outcome = place(best.problem, Search(best_fit=False, budget=NODES), best.outcome.plan)
+    outcome = place(best.problem, Search(budget=NODES), best.outcome.plan)
     return Scaled(best.problem, outcome, placements + 1)
 
 
@@ -215,7 +215,7 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
             enough = max(enough, best.outcome.value * (1 + (margin if more else ROUNDING)))
         if 1 / float(problem.bound(problem.nothing()[:, None, :])[0]) <= enough:
             continue
-        outcome = place(problem, Search(best_fit=False, budget=left), floor=enough)
+        outcome = place(problem, Search(budget=left), floor=enough)
         placements, left = placements + 1, left - outcome.nodes
         complete = complete and outcome.complete
         if outcome.plan is not None:

@@ -42,11 +42,8 @@ RELAXATION = 1.25  # the factor by which first fit relaxes a constraint that it 
 class Task:
     """The input of a strategy.
 
-    Attributes:
-        graph: The application, at the machine's clock.
-        machine: The machine.
-        ingress: Offered events per second; None: as many as the plan can take.
-        seed: Of `random`.
+    `graph`: The application, at the machine's clock.
+    `ingress`: Offered events per second; None: as many as the plan can take.
     """
 
     graph: Graph
@@ -211,7 +208,7 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
 
 
 def _rlas(task: Task) -> Scaled:
-    search = Search("throughput", "paper", budget=PAPER_BUDGET)
+    search = Search("throughput", PAPER_BUDGET)
     scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, COMPRESSION)
     if scaled is None:
         raise _no_room(task)

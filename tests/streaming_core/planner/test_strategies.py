@@ -64,7 +64,7 @@ def test_balanced_beats_other_strategies_on_the_papers_servers(app):
 def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors needs 3.75 seconds, more than any
     # socket has. With eight predictors it needs 2.8.
-    graph, search = drawn.paper("fd", None), Search("throughput", "paper")
+    graph, search = drawn.paper("fd", None), Search("throughput")
     machine = Machine(name="two", cores=[8] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
     failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, 5), search)
     assert failed.plan is None
@@ -123,7 +123,7 @@ def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed)
 
 def test_papers_scaling_replicates_over_supplied_operators():
     graph, machine = drawn.paper("fd", None), Machine(name="one", cores=[12], latency=[[0.0]])
-    search = Search("throughput", "paper")
+    search = Search("throughput")
     scaled = scaling.topological(graph, machine, search, 5e5, 1)
     # 5 * 10^5 events of 9000 ns are 4.5 seconds of the predictor.
     assert scaled.problem.replicas == (1, 1, 6, 1)
