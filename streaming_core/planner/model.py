@@ -175,7 +175,7 @@ def peak(graph: Graph, replicas: int) -> float:
     source = graph.operators[0]
     time = source.inputs[0].ns + source.others_ns
     if not time:
-        raise BadInput(f"source {source.name} has zero cost; set the input rate (ingress)")
+        raise BadInput(f"source {source.name} has zero cost; measure it over more events")
     return replicas * NS / time
 
 

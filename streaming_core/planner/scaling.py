@@ -94,21 +94,21 @@ def topological(graph: Graph, machine: Machine, search: Search, ingress: float |
             return best
 
 
-def attainable(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
-    """Run algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
+def attainable(graph: Graph, machine: Machine, search: Search, ratio: int) -> Scaled | None:
+    """Run algorithm 1 at the highest ingress for which it finds a plan.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
     constraints at the source's own peak rate. Then a bisection searches the ingress. It starts with one for which a
     plan is known. If algorithm 1 finds none there within its budget, it starts with half of it, a quarter, and so on.
     """
-    best = topological(graph, machine, search, ingress, ratio)
+    best = topological(graph, machine, search, None, ratio)
     if best is not None:
         return best
-    problem = Compressed(graph, machine, (1,) * len(graph.operators), ingress)
+    problem = Compressed(graph, machine, (1,) * len(graph.operators))
     singles = _placed(problem, problem.nothing())
     if singles is None:
         return None
-    low, high = singles.outcome.value * (1 - 1e-6), ingress or peak(graph, 1)
+    low, high = singles.outcome.value * (1 - 1e-6), peak(graph, 1)
     for _ in range(BISECTIONS):
         middle = low if best is None else math.sqrt(low * high)
         scaled = topological(graph, machine, search, middle, ratio)
@@ -121,18 +121,18 @@ def attainable(graph: Graph, machine: Machine, search: Search, ingress: float | 
     return best
 
 
-def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Scaled | None:
+def balanced(graph: Graph, machine: Machine) -> Scaled | None:
     """Search the plan that sustains most; None if there is no room for one replica of each operator."""
     most = limit(graph, machine)
     if len(graph.operators) > most:
         return None
     few = list(itertools.islice(replications(graph, most), FEW + 1))
     best, placements = None, 0
-    enough = _bound(graph, ingress) * (1 - ROUNDING)
+    enough = _bound(graph) * (1 - ROUNDING)
     for within, first in _starts(graph, machine, most):
         if best is not None and best.outcome.value >= enough:
             break
-        problem = Compressed(within, machine, first, ingress)
+        problem = Compressed(within, machine, first)
         climbed = _placed(problem, problem.nothing())
         while climbed is not None:
             placements += climbed.placements
@@ -167,13 +167,13 @@ def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, 
     yield graph, _start(graph, machine, START * most)
 
 
-def _bound(graph: Graph, ingress: float | None) -> float:
+def _bound(graph: Graph) -> float:
     """Compute an upper bound of what plans sustain: every operator has its most replicas, at the least cost."""
     nowhere, singles = Machine.of_threads(1), (1,) * len(graph.operators)
     patterns = [pattern.operators for pattern in graph.patterns] or [graph.operators]
     bases = [Compressed(graph.changed(operators=one, patterns=[]), nowhere, singles).base for one in patterns]
     each = zip(graph.operators, np.min(bases, axis=0).tolist(), strict=True)
-    return min([math.inf if ingress is None else ingress, *(o.replicas * NS / ns for o, ns in each if ns)])
+    return min((o.replicas * NS / ns for o, ns in each if ns), default=math.inf)
 
 
 def _limited(graph: Graph, pattern: Pattern) -> Graph:
@@ -202,12 +202,12 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
 
     Of plans that are equally good within the tolerance, the one of fewest replicas wins.
     """
-    graph, machine, ingress = climbed.problem.application, climbed.problem.machine, climbed.problem.ingress
+    graph, machine = climbed.problem.application, climbed.problem.machine
     margin = max(ROUNDING, graph.tolerance)
     best: Scaled | None = None
     complete, left = True, nodes
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
-        problem = Compressed(graph, machine, numbers, ingress)
+        problem = Compressed(graph, machine, numbers)
         # The search may skip plans that are clearly worse than the one from climbing.
         enough = climbed.outcome.value * (1 - 3 * margin)
         if best is not None:
@@ -235,7 +235,7 @@ def _grown(best: Scaled, most: int) -> Scaled | None:
         if replicas in tried or sum(replicas) > most:
             continue
         tried.add(replicas)
-        grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
+        grown = Compressed(problem.application, problem.machine, replicas)
         candidate = _placed(grown, carried(problem, plan, grown))
         if candidate is not None and candidate.outcome.value > best.outcome.value * (1 + ROUNDING):
             return replace(candidate, placements=len(tried) - 1)

@@ -95,14 +95,9 @@ def find(
     machine: str | None = None,
     threads: int | None = None,
     strategy: str = strategies.DEFAULT,
-    seed: int = 0,
 ) -> Placed:
-    """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
-
-    Raises:
-        BadInput: As `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
-    """
-    return find_on(profile, machine_for(machine, threads), strategy, seed)
+    """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host."""
+    return find_on(profile, machine_for(machine, threads), strategy)
 
 
 def machine_for(name: str | None, threads: int | None) -> Machine:
@@ -116,12 +111,8 @@ def machine_for(name: str | None, threads: int | None) -> Machine:
     return Machine.named(name) if name is not None else host.machine(threads)
 
 
-def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT, seed: int = 0) -> Placed:
-    """The plan that a strategy finds for a machine.
-
-    Raises:
-        BadInput: As `strategies.plan`.
-    """
+def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT) -> Placed:
+    """The plan that a strategy finds for a machine."""
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
         graph = profile.graph(registry.load(profile.app), most, strategy in strategies.PUBLISHED)
@@ -129,7 +120,7 @@ def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT
         raise BadInput(f"the profile of {profile.app} has no costs for {error.args[0]}; measure again") from None
     except ValidationError as error:
         raise BadInput(f"the profile of {profile.app} is invalid: {one_line(error)}; measure again") from None
-    return strategies.plan(strategy, graph, where, seed=seed)
+    return strategies.plan(strategy, graph, where)
 
 
 def planned(
