@@ -90,14 +90,9 @@ def profile_of(
         return profiles.measure(generated, channel or profiles.CHANNEL, progress=progress), None
 
 
-def find(
-    profile: Profile,
-    machine: str | None = None,
-    threads: int | None = None,
-    strategy: str = strategies.DEFAULT,
-) -> Placed:
-    """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host."""
-    return find_on(profile, machine_for(machine, threads), strategy)
+def find(profile: Profile, threads: int) -> Placed:
+    """The plan for so many threads of this host."""
+    return find_on(profile, host.machine(threads))
 
 
 def machine_for(name: str | None, threads: int | None) -> Machine:

@@ -434,7 +434,7 @@ def test_the_measured_host_is_a_valid_machine(command, workspace, tmp_path):
 
 def test_the_same_profile_and_machine_have_the_same_plan(workspace):
     known = profile.Profile.read(workspace / "profile.json")
-    plans = [planning.find(known, str(workspace / "machine.json")).as_plan() for _ in range(2)]
+    plans = [planning.find_on(known, Machine.read(workspace / "machine.json")).as_plan() for _ in range(2)]
     assert plans[0] == plans[1]
     assert all(0 <= thread < 2 for places in plans[0].values() for thread in places)
 
