@@ -52,10 +52,12 @@ from reports.views.cell import CellView
 from reports.views.data_docs import DataDocs
 from reports.views.hosts import FACTS
 from reports.views.inputs import Inputs
+from reports.views.lanes import lanes
 from reports.views.outcome import Outcome, Request
 from reports.views.performance import MOST_POINTS, Performance
-from reports.views.run import Progress, RunPage, RunView
+from reports.views.run import CellProgress, RunView, news
 from reports.views.sparkline import Sparkline
+from reports.views.stages import Stages
 from reports.views.tiles import TREND
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
@@ -91,7 +93,6 @@ class Pages:
     """Renders pages from a history; every page is a function of what is on disk."""
 
     def __init__(self, history: History):
-        """Read nothing yet."""
         self.history = history
         self.reports = history.home.reports
         self.speed = Performance(history)
@@ -184,7 +185,15 @@ class Pages:
 
     def in_progress(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""
-        return self.render("in_progress.html", Place("../"), Progress.of(run, self.history.estimate(run.run_id)))
+        return self.render(
+            "in_progress.html",
+            Place("../"),
+            run=run,
+            news=news(run),
+            estimate=self.history.estimate(run.run_id),
+            cells=[CellProgress.of(run, cell) for cell in run.cells],
+            lanes=lanes(run),
+        )
 
     def overview(self, run: Run) -> str:
         """The page of a run: its wrong and slower cells, then its grid."""
@@ -197,7 +206,12 @@ class Pages:
             Outcome.of_run(run),
             Request.of(run),
             RunView.of(run, f"{folder}/inputs.html", f"{folder}/{file_name(run.run_id)}"),
-            RunPage.of(run, earlier, before(self.history, run), self.speed.has_measured(run)),
+            earlier=earlier,
+            before=before(self.history, run),
+            measured=self.speed.has_measured(run),
+            stages=Stages.of(run),
+            built=Built.of(run),
+            lanes=lanes(run),
         )
 
     def inputs(self, run: Run, place: Place | None = None) -> str:

@@ -31,7 +31,6 @@ class SpeedGate(Measurement):
     """Runs `infra.services.suspects` for a run whose request gives the speed gate time."""
 
     def __init__(self, *, run: str, **kwargs: Any):
-        """Make the task of a run."""
         super().__init__(run=run, arguments=("-m", "infra.services.suspects", "--run", run), **kwargs)
 
     def execute(self, context: Any) -> None:
