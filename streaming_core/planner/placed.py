@@ -32,7 +32,6 @@ class Placed:
     sockets: Places
     cores: Places
     pinned: bool = True
-    placements: int = 1
     proved: bool = False
 
     @property

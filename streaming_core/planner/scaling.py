@@ -57,7 +57,6 @@ class Scaled:
 
     problem: Compressed
     outcome: Outcome
-    placements: int
 
 
 def limit(graph: Graph, machine: Machine) -> int:
@@ -69,12 +68,11 @@ def limit(graph: Graph, machine: Machine) -> int:
 
 def topological(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
     """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
-    most, best, placements = limit(graph, machine), None, 0
+    most, best = limit(graph, machine), None
     replicas = [1] * len(graph.operators)
     while True:
         problem = Compressed(graph, machine, tuple(replicas), ingress, ratio)
         outcome = place(problem, search)
-        placements += 1
         if outcome.plan is None:
             index = outcome.failed
             if index is None or replicas[index] == graph.operators[index].replicas:
@@ -82,7 +80,7 @@ def topological(graph: Graph, machine: Machine, search: Search, ingress: float |
             more = 1
         else:
             if best is None or outcome.value > best.outcome.value * (1 + ROUNDING):
-                best = Scaled(problem, outcome, placements)
+                best = Scaled(problem, outcome)
             over = problem.overfed(outcome.plan[:, None, :]).over_supplied[:, 0].tolist()
             over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
             index = next((i for i in reversed(range(len(over))) if over[i]), None)
@@ -127,7 +125,7 @@ def balanced(graph: Graph, machine: Machine) -> Scaled | None:
     if len(graph.operators) > most:
         return None
     few = list(itertools.islice(replications(graph, most), FEW + 1))
-    best, placements = None, 0
+    best = None
     enough = _bound(graph) * (1 - ROUNDING)
     for within, first in _starts(graph, machine, most):
         if best is not None and best.outcome.value >= enough:
@@ -135,22 +133,19 @@ def balanced(graph: Graph, machine: Machine) -> Scaled | None:
         problem = Compressed(within, machine, first)
         climbed = _placed(problem, problem.nothing())
         while climbed is not None:
-            placements += climbed.placements
             if best is None or climbed.outcome.value > best.outcome.value * (1 + ROUNDING):
                 best = climbed
             climbed = _grown(climbed, most)
     if best is None:
         return None
     if len(few) <= FEW:
-        return _best_of_all(best, few, placements, NODES_OF_FEW)
+        return _best_of_all(best, few)
     draw = random.Random(0)
     for _ in range(RUINS):
         again = _placed(best.problem, _ruined(best.problem, best.outcome.plan, draw))
-        placements += 1
         if again is not None and again.outcome.value > best.outcome.value * (1 + ROUNDING):
             best = again
-    outcome = place(best.problem, Search(budget=NODES), best.outcome.plan)
-    return Scaled(best.problem, outcome, placements + 1)
+    return Scaled(best.problem, place(best.problem, Search(budget=NODES), best.outcome.plan))
 
 
 def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, tuple[int, ...]]]:
@@ -197,7 +192,7 @@ def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
     return of(0, most)
 
 
-def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int, nodes: int) -> Scaled:
+def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]]) -> Scaled:
     """Search each replication whose bound allows a better plan.
 
     Of plans that are equally good within the tolerance, the one of fewest replicas wins.
@@ -205,7 +200,7 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
     graph, machine = climbed.problem.application, climbed.problem.machine
     margin = max(ROUNDING, graph.tolerance)
     best: Scaled | None = None
-    complete, left = True, nodes
+    complete, left = True, NODES_OF_FEW
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
         problem = Compressed(graph, machine, numbers)
         # The search may skip plans that are clearly worse than the one from climbing.
@@ -216,13 +211,13 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
         if 1 / float(problem.bound(problem.nothing()[:, None, :])[0]) <= enough:
             continue
         outcome = place(problem, Search(budget=left), floor=enough)
-        placements, left = placements + 1, left - outcome.nodes
+        left -= outcome.nodes
         complete = complete and outcome.complete
         if outcome.plan is not None:
-            best = Scaled(problem, outcome, placements)
+            best = Scaled(problem, outcome)
     if best is None or climbed.outcome.value > best.outcome.value * (1 + margin):
         best = climbed  # the budget did not last
-    return Scaled(best.problem, replace(best.outcome, complete=complete), placements)
+    return Scaled(best.problem, replace(best.outcome, complete=complete))
 
 
 def _grown(best: Scaled, most: int) -> Scaled | None:
@@ -238,7 +233,7 @@ def _grown(best: Scaled, most: int) -> Scaled | None:
         grown = Compressed(problem.application, problem.machine, replicas)
         candidate = _placed(grown, carried(problem, plan, grown))
         if candidate is not None and candidate.outcome.value > best.outcome.value * (1 + ROUNDING):
-            return replace(candidate, placements=len(tried) - 1)
+            return candidate
     return None
 
 
@@ -248,7 +243,7 @@ def _placed(problem: Compressed, plan: Array) -> Scaled | None:
     if plan[:, problem.nowhere].any():
         return None
     plan = improved(problem, plan, TRIES)
-    return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
+    return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False))
 
 
 def _ruined(problem: Compressed, whole: Array | None, draw: random.Random) -> Array:

@@ -137,7 +137,7 @@ def exhaustive(task: Task) -> Placed:
         fewer = best is not None and sum(problem.replicas) < sum(best.problem.replicas)
         enough = 0.0 if best is None else best.outcome.value * (1 + (-ROUNDING if fewer else ROUNDING))
         if outcome.plan is not None and (best is None or outcome.value > enough):
-            best = Scaled(problem, outcome, len(problems))
+            best = Scaled(problem, outcome)
     if best is None:
         raise _no_room(task)
     return _from_scaled("exhaustive", task, best)
@@ -212,14 +212,12 @@ def _from_scaled(name: str, task: Task, scaled: Scaled, proved: bool | None = No
     assert outcome.plan is not None
     sockets = scaled.problem.places(outcome.plan)
     shown = outcome.complete if proved is None else proved
-    return _plan_of(name, task, sockets, placements=scaled.placements, proved=shown)
+    return _plan_of(name, task, sockets, proved=shown)
 
 
-def _plan_of(
-    name: str, task: Task, sockets: Places, pinned: bool = True, placements: int = 1, proved: bool = False
-) -> Placed:
+def _plan_of(name: str, task: Task, sockets: Places, pinned: bool = True, proved: bool = False) -> Placed:
     cores = assign_cores(task.graph, task.machine, sockets)
-    return Placed(name, task.graph, task.machine, sockets, cores, pinned, placements, proved)
+    return Placed(name, task.graph, task.machine, sockets, cores, pinned, proved)
 
 
 def _no_room(task: Task) -> BadInput:
