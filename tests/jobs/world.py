@@ -206,7 +206,7 @@ class World:
             "compile_seconds": 0.1,
             "peak_memory_bytes": 1 << 20,
             "topology": {"cores": 2},
-            "host": {"name": "here", "load_before": [0.5, 0.4, 0.3], "load_after": 0.75},
+            "host": {"name": "here", "load_before": 0.5, "load_after": 0.75},
         }
 
 
