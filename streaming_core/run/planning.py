@@ -271,6 +271,4 @@ def as_dict(placed: Placed) -> dict[str, Any]:
             name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in placed.sockets
         },
         "notes": notes(placed),
-        "fetching_ns": [list(row) for row in estimated.fetching],
-        "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }
