@@ -68,7 +68,8 @@ def limit(graph: Graph, machine: Machine) -> int:
 
 def topological(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
     """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
-    most, best = limit(graph, machine), None
+    most = limit(graph, machine)
+    best: Scaled | None = None
     replicas = [1] * len(graph.operators)
     while True:
         problem = Compressed(graph, machine, tuple(replicas), ingress, ratio)
@@ -125,7 +126,7 @@ def balanced(graph: Graph, machine: Machine) -> Scaled | None:
     if len(graph.operators) > most:
         return None
     few = list(itertools.islice(replications(graph, most), FEW + 1))
-    best = None
+    best: Scaled | None = None
     enough = _bound(graph) * (1 - ROUNDING)
     for within, first in _starts(graph, machine, most):
         if best is not None and best.outcome.value >= enough:
