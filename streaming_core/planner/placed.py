@@ -15,9 +15,6 @@ class Placed:
     """The plan of a strategy.
 
     Attributes:
-        strategy: Its name.
-        graph: The application, with its times at the machine's clock.
-        machine: The machine.
         sockets: The sockets of replicas, by operator; the model uses them.
         cores: The cores of replicas within their sockets, by operator.
         pinned: Whether threads have a fixed core. Else the operating system moves them, and estimates are of the cores

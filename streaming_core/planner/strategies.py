@@ -38,7 +38,7 @@ RELAXATION = 1.25  # the factor by which first fit relaxes a constraint that it 
 
 @dataclass(frozen=True)
 class Task:
-    """The input of a strategy: the application, at the machine's clock, and the machine."""
+    """The input of a strategy: the application and the machine."""
 
     graph: Graph
     machine: Machine
@@ -48,7 +48,7 @@ def plan(strategy: str, graph: Graph, machine: Machine) -> Placed:
     """Find a plan. The same input gives the same plan."""
     check(strategy)
     peak(graph, 1)  # a source without cost has no plan
-    return STRATEGIES[strategy](Task(graph.on(machine), machine))
+    return STRATEGIES[strategy](Task(graph, machine))
 
 
 def check(strategy: str) -> None:

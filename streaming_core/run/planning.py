@@ -168,12 +168,7 @@ def notes(placed: Placed) -> list[str]:
             "plan, and the prediction counts their work there"
         )
     if placed.machine.name != host.NAME:
-        clock, measured = placed.machine.clock_ghz, placed.graph.clock_ghz
-        if clock is None or measured is None:
-            of = "machine" if clock is None else "profile"
-            left_out.append(
-                f"row times are those measured here, not scaled to {placed.machine.name}: the {of} states no clock"
-            )
+        left_out.append(f"row times are those measured here, not scaled to {placed.machine.name}")
     return left_out
 
 

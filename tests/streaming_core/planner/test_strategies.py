@@ -62,7 +62,7 @@ def test_balanced_beats_other_strategies_on_the_papers_servers(app):
 def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
     # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors needs 3.75 seconds, more than any
     # socket has. With eight predictors it needs 2.8.
-    graph, search = drawn.paper("fd", None), Search("throughput")
+    graph, search = drawn.paper("fd"), Search("throughput")
     machine = Machine(name="two", cores=[8] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
     failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, 5), search)
     assert failed.plan is None
@@ -120,7 +120,7 @@ def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed)
 
 
 def test_papers_scaling_replicates_over_supplied_operators():
-    graph, machine = drawn.paper("fd", None), Machine(name="one", cores=[12], latency=[[0.0]])
+    graph, machine = drawn.paper("fd"), Machine(name="one", cores=[12], latency=[[0.0]])
     search = Search("throughput")
     scaled = scaling.topological(graph, machine, search, 5e5, 1)
     # 5 * 10^5 events of 9000 ns are 4.5 seconds of the predictor.
@@ -136,7 +136,7 @@ def test_an_operator_stays_within_its_replica_limit():
 
 
 def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
-    graph = drawn.paper("wc", None)
+    graph = drawn.paper("wc")
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
     # An event needs 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
@@ -169,9 +169,9 @@ def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
 
 
 def test_a_source_without_cost_has_no_plan():
-    first, *rest = drawn.paper("fd", None).operators
+    first, *rest = drawn.paper("fd").operators
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
-    graph = drawn.paper("fd", None).changed(operators=[free, *rest])
+    graph = drawn.paper("fd").changed(operators=[free, *rest])
     with pytest.raises(BadInput, match="source source has zero cost"):
         plan("balanced", graph, Machine.of_threads(2))
 
