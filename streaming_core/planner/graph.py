@@ -128,8 +128,6 @@ class Graph(Document):
     """
 
     app: str
-    code_digest: str | None = Field(None, description="Digest of the application's code at the measurement.")
-    workload: str | None = Field(None, description="Address of the workload of the measurement.")
     tolerance: Amount = Field(
         0.0, description="Relative error of the measured times. Two plans that are closer than this count as equal."
     )

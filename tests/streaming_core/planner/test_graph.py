@@ -23,7 +23,7 @@ def read(tmp_path, *operators, **fields):
 
 
 def test_a_graph_is_read_from_its_file(tmp_path):
-    graph = read(tmp_path, SOURCE, WORK, SINK, code_digest="c", workload="w")
+    graph = read(tmp_path, SOURCE, WORK, SINK)
     assert [*graph.by_name] == ["source", "work", "sink"]
     assert graph.by_name["work"].inputs[0].selectivity == {"default": 2}
     assert (graph.by_name["work"].replicas, graph.by_name["sink"].replicas) == (GROUPS, GROUPS)
