@@ -135,7 +135,8 @@ class Pages:
     def index(self, queued: Sequence[str] = (), now: datetime | None = None) -> str:
         """The overview: the state, the last night, what runs or waits; before the first run a page that says so.
 
-        `now`: the time of the request; None for a page in a file, which shows no ages.
+        Args:
+            now: the time of the request; None for a page in a file, which shows no ages.
         """
         if not self.history.run_ids() and not queued:
             return self.empty(is_served=now is not None)
@@ -174,7 +175,8 @@ class Pages:
     def empty(self, here: str = "Overview", is_served: bool = False) -> str:
         """`No runs yet`: how to start one, and the applications.
 
-        `is_served`: whether Airflow serves the page, so that a button can start a run.
+        Args:
+            is_served: whether Airflow serves the page, so that a button can start a run.
         """
         apps = {name: registry.load(name).doc.partition("\n")[0] for name in registry.kinds()}
         return self.render("empty.html", Place(here=here), apps=apps, is_served=is_served)
@@ -264,7 +266,8 @@ class Pages:
     def performance(self, run: Run | None = None) -> tuple[str, dict[str, str]]:
         """A performance page and its charts: HTML, and SVG by path below the reports.
 
-        `run`: the run that it shows; None: the page that shows the default run, and every run to pick from.
+        Args:
+            run: the run that it shows; None: the page that shows the default run, and every run to pick from.
         """
         compared = engines.Comparison.last(self.history) if run is None else engines.Comparison.of(run)
         pictures, cards = self.speed.draw_engines(compared) if compared else ({}, [])

@@ -195,10 +195,14 @@ class Process:
     ) -> int:
         """Run a command, pass the lines of its output and errors to `say`, and return its exit code.
 
-        `environment`: Added to this process's environment. Put secrets here: other users can read a command line.
-        `tether`: Give the child an input that ends with this process.
-        `is_application`: The command runs a user's application: of this process's environment, it gets
-            `for_applications` only.
+        Args:
+            command: Program and arguments.
+            say: Receives each line.
+            environment: Added to this process's environment. Put secrets here: other users can read a command line.
+            folder: The folder that the command starts in; None: the current one.
+            tether: Give the child an input that ends with this process.
+            is_application: The command runs a user's application: of this process's environment, it gets
+                `for_applications` only.
 
         If an exception (a timeout, a stopped task, Ctrl-C) ends the wait, the whole group ends first.
         """

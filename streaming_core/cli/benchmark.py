@@ -186,7 +186,11 @@ def _check_alone(option: str, others: dict[str, Any]) -> None:
 def _measure(subject: Subject, effort: Effort, keep: Callable[[dict[str, Any]], object], quiet: bool) -> dict[str, Any]:
     """The results of a suite, of files or of applications.
 
-    `keep`: Called with the results so far after every experiment of a suite.
+    Args:
+        subject: What to measure.
+        effort: How long to measure.
+        keep: Called with the results so far after every experiment of a suite.
+        quiet: Whether to show no progress.
     """
     from streaming_core.bench import applications, files, suite
 

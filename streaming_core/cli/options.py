@@ -198,8 +198,16 @@ def specification(
 ) -> RunSpec:
     """The spec of a run, from a file, or from an application and options.
 
-    `source`: The workload, whose parameters count if no others are given. A live run has none.
-    `find_plan`: Whether to choose plan auto where the options leave the plan open.
+    Args:
+        what: A file (`*.json`), or an application id.
+        options: The options with a value, by name.
+        profile: A profile of the application, or None.
+        settings: Parameters as NAME=VALUE.
+        source: The workload, whose parameters count if no others are given. A live run has none.
+        find_plan: Whether to choose plan auto where the options leave the plan open.
+
+    Raises:
+        BadInput: One line that says which option is wrong.
     """
     if what.endswith(".json"):
         extra = [option_name(name) for name in options] + ["--set"] * bool(settings) + ["--profile"] * bool(profile)
@@ -260,7 +268,16 @@ def _schedule_of(report: RunReport) -> list[dict[str, Any]]:
 
 
 def numbers(option: str, text: str, bounds: tuple[int, int] | None = None) -> list[int]:
-    """The numbers in the value of an option, which has commas between them."""
+    """The numbers in the value of an option, which has commas between them.
+
+    Args:
+        option: The option, for the message.
+        text: Its value.
+        bounds: The smallest and the largest number that the option takes, or None.
+
+    Raises:
+        BadInput: The text is no list of numbers, or a number is out of bounds.
+    """
     try:
         values = [integer(number) for number in text.split(",")]
     except ValueError:
@@ -276,7 +293,14 @@ def numbers(option: str, text: str, bounds: tuple[int, int] | None = None) -> li
 
 
 def _spec(name: str, values: dict[str, Any], params: dict[str, Any], source: Path | None) -> RunSpec:
-    """The spec of a run of an application; the parameters are those of the workload if the options set none."""
+    """The spec of a run of an application.
+
+    Args:
+        name: The application.
+        values: The fields that the options set.
+        params: The parameters that the options set.
+        source: The workload, whose parameters count if `params` is empty; None for a live run.
+    """
     from streaming_core.apps import registry
     from streaming_core.data import workload
 

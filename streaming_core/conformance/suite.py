@@ -126,10 +126,20 @@ def run(
 ) -> Report:
     """Run an engine's applications over adversarial workloads.
 
-    `engine`: An engine, or an executor of Lockstep.
-    `threads`: The numbers of threads. Empty: 1 and 3, if the engine has as many.
-    `keep`: Whether the files of workloads that differ stay in `folder`, which is new or empty.
-    `seconds`: The time for the search for the event that causes a difference, for each workload.
+    Args:
+        engine: An engine, or an executor of Lockstep.
+        folder: A folder for workloads, oracles and outputs, which is new or empty.
+        applications: The applications to run. Empty: all that the engine declares.
+        workloads: The workloads to run. Empty: all.
+        threads: The numbers of threads. Empty: 1 and 3, if the engine has as many.
+        keep: Whether the files of workloads that differ stay in `folder`.
+        seconds: The time for the search for the event that causes a difference, for each workload.
+        say: Receives a line about each workload.
+
+    Raises:
+        BadInput: The engine, an application or a workload is unknown, the engine is not installed, or `folder` is not
+            empty.
+        CommandFailed: The disk is full, or fails.
     """
     apps, most = _applications(engine, applications)
     if excess := [number for number in threads if number > most]:

@@ -43,7 +43,10 @@ class Draws:
 
     Unit i has a splitmix64 sequence of its own, started at splitmix64(substream + i * golden); draw d is its output d.
 
-    `units`: int64 array of unit numbers, or None with `start` and `stop` for consecutive ones.
+    Args:
+        seed: the workload's seed.
+        name: the substream, one per purpose.
+        units: int64 array of unit numbers, or None with `start` and `stop` for consecutive ones.
     """
 
     def __init__(self, seed: int, name: str, start: int = 0, stop: int = 0, units: np.ndarray | None = None):

@@ -24,6 +24,7 @@ class Keys:
         self.parts = min(parts, n_items) if partitioned else 1
         self.size = n_items // self.parts
         self._pools: dict[int, np.ndarray] = {}
+        zipf(n_items, theta)
 
     def start(self, draws: Draws, lane: int) -> np.ndarray:
         """Return the first partition of each event: that of a Zipf key."""
@@ -35,9 +36,12 @@ class Keys:
     def partitions(self, draws: Draws, first: np.ndarray, n: int, neighbours: bool, lane: int = 32) -> list[np.ndarray]:
         """Return the `n` partitions of each event, in case it is a multi-partition event.
 
-        `first`: The first partition of each event.
-        `neighbours`: The other partitions follow the first; if false, they are random and distinct.
-        `lane`: The lane of the first draw; each partition takes one.
+        Args:
+            draws: The draws of the events.
+            first: The first partition of each event.
+            n: The number of partitions.
+            neighbours: The other partitions follow the first; if false, they are random and distinct.
+            lane: The lane of the first draw; each partition takes one.
         """
         if neighbours:
             return [(first + i) % self.parts for i in range(n)]
@@ -56,7 +60,9 @@ class Keys:
 
         Each partition gets an equal share, rounded up, as long as one key is left for each partition behind it.
 
-        `partitions`: The wanted number of partitions; there are fewer if there are fewer keys or fewer partitions.
+        Args:
+            length: The number of keys.
+            partitions: The wanted number of partitions; there are fewer if there are fewer keys or fewer partitions.
         """
         number = min(partitions, length, self.parts)
         shares: list[int] = []
@@ -94,10 +100,13 @@ class Keys:
 
         An event that hits a key to avoid draws again, 63 times at most. Then it takes the next free key of its pool.
 
-        `lane`: The number of this draw within the event, below 64.
-        `partition`: The partition of each event's key.
-        `needs`: How many distinct keys a single- and a multi-partition event draw from that partition in all.
-        `avoid`: Columns of keys; there are fewer columns than keys.
+        Args:
+            draws: The draws of the events.
+            lane: The number of this draw within the event, below 64.
+            partition: The partition of each event's key.
+            multi: Which events are multi-partition events.
+            needs: How many distinct keys a single- and a multi-partition event draw from that partition in all.
+            avoid: Columns of keys; there are fewer columns than keys.
         """
         single, several = self.pools(needs[0]), self.pools(needs[1])
         sizes = np.unique(np.concatenate([single, several]))

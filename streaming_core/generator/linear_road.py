@@ -240,9 +240,10 @@ def events(*columns: str, reports_only: bool = False) -> Callable:
     Events are in the order of time, vehicle and type. A vehicle sends a request at the time of a report. Half of the
     requests are for its balance (type 2), a tenth for a day's expenditure (3), the others for a travel time (4).
 
-    `*columns`: The columns besides `ts`: any of type, vid, speed, xway, lane, dir, seg, pos, qid, s_init, s_end, dow,
-        tod and day. A value is -1 if events of that type have no such field. A qid is unique within a repetition.
-    `reports_only`: Make only position reports (type 0).
+    Args:
+        *columns: The columns besides `ts`: any of type, vid, speed, xway, lane, dir, seg, pos, qid, s_init, s_end, dow,
+            tod and day. A value is -1 if events of that type have no such field. A qid is unique within a repetition.
+        reports_only: Make only position reports (type 0).
     """
 
     def reports_of(params: dict, seed: int, period: int) -> tuple:

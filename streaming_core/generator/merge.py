@@ -25,10 +25,11 @@ Places = tuple[int, ...]  # for each stream, the number of its rows before
 class Merge:
     """A merge of streams. One thread at a time may call it.
 
-    `app`: The name of the application, for errors.
-    `names`: The names of the streams, in their order.
-    `generators`: The generator of each stream. A generator that returns fewer rows than requested has no more.
-    `is_sorted`: Whether `ts` of a stream must not decrease.
+    Args:
+        app: The name of the application, for errors.
+        names: The names of the streams, in their order.
+        generators: The generator of each stream. A generator that returns fewer rows than requested has no more.
+        is_sorted: Whether `ts` of a stream must not decrease.
     """
 
     def __init__(self, app: str, names: Sequence[str], generators: Sequence[Callable], is_sorted: bool):
@@ -43,6 +44,9 @@ class Merge:
         Returns:
             For each stream, the columns and the number of its rows; a stream without rows has no columns. Then the
             order that turns these rows, stream after stream, into the events.
+
+        Raises:
+            BadInput: The streams end too early, `ts` is missing or decreases, or the number of rows has changed.
         """
         workload = (seed, *sorted(params.items()))
         if self._blocks[0] != workload:

@@ -30,10 +30,11 @@ def by_period(
     by slice makes each period once. A period should have 2^20 events at most, because a few periods are in memory.
     Beyond that, memory grows by 8 bytes per period.
 
-    `make`: `make(params, seed, period)` returns the columns of a period: any number of events in their final order.
-        `ts` is not less than in the periods before. The same call always returns the same columns.
-    `count`: `count(params, seed, period)` returns the number of events of `make`, if that is cheaper. A process that
-        makes a part far into the stream then counts the events before it, and makes none of them.
+    Args:
+        make: `make(params, seed, period)` returns the columns of a period: any number of events in their final order.
+            `ts` is not less than in the periods before. The same call always returns the same columns.
+        count: `count(params, seed, period)` returns the number of events of `make`, if that is cheaper. A process that
+            makes a part far into the stream then counts the events before it, and makes none of them.
 
     Returns:
         A generator for `App.generates`. One thread at a time may call it.

@@ -25,8 +25,9 @@ def debug(
 ) -> pa.Table | None:
     """Interpret a workload up to an event, then that event under pdb, which stops in each operator that it reaches.
 
-    `stdin`: Where pdb reads commands; None: this process's standard input.
-    `stdout`: Where pdb writes; None: this process's standard output.
+    Args:
+        stdin: Where pdb reads commands; None: this process's standard input.
+        stdout: Where pdb writes; None: this process's standard output.
 
     Returns:
         The outputs of the event, as the oracle has them. None if the person left the debugger before its end.

@@ -374,8 +374,10 @@ class Overfed:
 class _Arrivals:
     """Rows per second of an input.
 
-    `rows`: By plan and socket of the producer; None for events, which are everywhere.
-    `fetched`: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
+    Attributes:
+        total: Of each plan.
+        rows: By plan and socket of the producer; None for events, which are everywhere.
+        fetched: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
     """
 
     total: Array

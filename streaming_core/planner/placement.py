@@ -42,7 +42,8 @@ _WORST = -1.0  # the value without a plan
 class Search:
     """How to search.
 
-    `budget`: The number of nodes after which the search ends with the best plan so far.
+    Args:
+        budget: The number of nodes after which the search ends with the best plan so far.
     """
 
     objective: Literal["sustained", "throughput"] = "sustained"
