@@ -32,7 +32,7 @@ ROUNDING = 1e-9  # by which sums of the same terms may differ
 class Load:
     """The demand on a resource and its limit: ns or bytes per second, or replicas.
 
-    Args:
+    Attributes:
         resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (of a socket), `ingress`.
             Also `merge`, a merge thread, and `merge core`, a core with merge threads alone.
     """
