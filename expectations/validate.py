@@ -20,14 +20,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, Expectation, cells, invariants, outputs, samples, verdicts, violations
+from jobs.run_folder import read_plan
 from reports import times
 from reports.history import History
 from reports.pages import Pages
 from reports.site import write
 from reports.views.data_docs import results_path, write_results
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import RunFailed
 from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
-from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.home import Home
 
 SHOWN_ROWS = 3
 FETCHED_ROWS = 200  # the number that Great Expectations fetches for a query
@@ -146,20 +147,6 @@ def _exceptions(result: dict) -> list[dict]:
 def _line(text: str, limit: int = 1000) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def read_plan(home: Home, run_id: str) -> dict:
-    """The plan of a run.
-
-    Raises:
-        BadInput: The run does not exist.
-    """
-    if not RUN_ID.fullmatch(run_id):
-        raise BadInput(f"--run {run_id!r} is not a run id, such as 20260131T020000Z-0123abcd")
-    path = home.run(run_id) / "plan.json"
-    if not path.is_file():
-        raise BadInput(f"run {run_id} does not exist: {path} is missing")
-    return json.loads(path.read_text())
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:

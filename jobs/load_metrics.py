@@ -10,7 +10,7 @@ The input is a few kilobytes of JSON per cell, so the job uses no Spark session.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from jobs.command import run_stage
 from jobs.raw import write_raw
@@ -53,14 +53,14 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
         "status": attempt.status,
         "error": attempt.error,
         "host": attempt.exit.get("host") or host.get("name"),
-        "started_at": _moment(attempt.exit.get("started_at")),
+        "started_at": datetime.fromisoformat(began) if (began := attempt.exit.get("started_at")) else None,
     }
     if report:
         row |= {
             "code_digest": report.code_digest,
             "build": report.build,
-            "load_before": _load(host.get("load_before")),
-            "load_after": _load(host.get("load_after")),
+            "load_before": host.get("load_before"),
+            "load_after": host.get("load_after"),
             "yardstick": report.yardstick,
             **{name: host.get(name) for name in ("steal", "others", "preempted", "mhz_before", "mhz_after")},
             "compile_seconds": report.compile_seconds,
@@ -94,19 +94,6 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
 
 def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
     return {f"{kind}_{name}_us": getattr(latency, name) for name in LATENCY} if latency else {}
-
-
-def _load(value: object) -> float | None:
-    """The load of the last minute, from a number or from the three loads that the system gives."""
-    first = value[0] if isinstance(value, list | tuple) and value else value
-    return float(first) if isinstance(first, int | float) else None
-
-
-def _moment(value: object) -> datetime | None:
-    if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, UTC)
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 
 def work(home: Home, run_id: str) -> str:

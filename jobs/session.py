@@ -22,27 +22,19 @@ _NOTE = re.compile(r"\s|.*\x1b|WARNING: |NOTE: |Picked up |Using Spark's |[\d/]+
 
 
 @contextmanager
-def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool = False) -> Iterator[SparkSession]:
-    """Yield `spark`, or a new session that ends with the block.
+def spark_session(name: str) -> Iterator[SparkSession]:
+    """Yield a new session that ends with the block.
 
     With SPARK_REMOTE, the session is on that Spark Connect server, and SPARK_CONNECT_AUTHENTICATE_TOKEN is its token.
-    Otherwise it is local.
-
-    Args:
-        name: Name of the session.
-        spark: A session to use instead.
-        is_quiet: Discard the stderr of a local JVM and its log, unless LOCKSTEP_TRACEBACK is set. A failure in Spark
-            still raises an exception.
+    Otherwise it is local, and the stderr of its JVM and its log are discarded, unless LOCKSTEP_TRACEBACK is set. A
+    failure in Spark still raises an exception.
     """
-    if spark is not None:
-        yield spark
-        return
     builder = SparkSession.builder.appName(name)
     is_local = "SPARK_REMOTE" not in os.environ
     if is_local:
         builder = _local(builder)
     is_shown = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
-    is_silent = is_quiet and is_local and not is_shown
+    is_silent = is_local and not is_shown
     with _stderr_aside() if is_silent else nullcontext():
         session = builder.getOrCreate()
     if is_silent:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,7 @@ from reports.charts import series
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, History
 from reports.history.run import Run
-from reports.history.state import State, state
+from reports.history.state import state
 from reports.history.text import human_micros, human_nano, human_rate, revision, short
 from reports.site import DBT, HERE, Place, beside_name, entries, file_name
 from reports.views import columns, data_docs, engines, outcome, overview, performance
@@ -52,10 +52,12 @@ from reports.views.cell import CellView
 from reports.views.data_docs import DataDocs
 from reports.views.hosts import FACTS
 from reports.views.inputs import Inputs
+from reports.views.lanes import lanes
 from reports.views.outcome import Outcome, Request
-from reports.views.performance import MOST_POINTS, MeasuredRun, Performance, PerformancePage
-from reports.views.run import Progress, RunPage, RunView
-from reports.views.sparkline import Point, Sparkline
+from reports.views.performance import MOST_POINTS, Performance
+from reports.views.run import CellProgress, RunView, news
+from reports.views.sparkline import Sparkline
+from reports.views.stages import Stages
 from reports.views.tiles import TREND
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
@@ -91,7 +93,6 @@ class Pages:
     """Renders pages from a history; every page is a function of what is on disk."""
 
     def __init__(self, history: History):
-        """Read nothing yet."""
         self.history = history
         self.reports = history.home.reports
         self.speed = Performance(history)
@@ -135,25 +136,25 @@ class Pages:
         """The overview: the state, the last night, what runs or waits; before the first run a page that says so.
 
         Args:
-            queued: the requests in Airflow's queue, as text.
             now: the time of the request; None for a page in a file, which shows no ages.
         """
         if not self.history.run_ids() and not queued:
             return self.empty(is_served=now is not None)
         latest = state(self.history)
-        view = _OverviewPage(latest, overview.Now.of(self.history, queued, now), self._coverage)
         outcomes = [Outcome.of_state(latest)] if latest else []
-        return self.render("overview.html", Place(here="Overview"), view, *outcomes)
+        view = {"state": latest, "now": overview.Now.of(self.history, queued, now), "coverage": self._coverage}
+        return self.render("overview.html", Place(here="Overview"), *outcomes, **view)
 
     def refresh(
         self, page: str, queued: Sequence[str] = (), now: datetime | None = None, is_nightly_on: bool = False
     ) -> str:
         """A page of `index` or `runs` as it was written, with what runs or waits now. The rest is as in `Now`."""
-        view = _NowPart(
-            overview.Now.of(self.history, queued, now, is_nightly_on),
-            self._lines(self.history.run_ids()) if "<!--now lines-->" in page else [],
-        )
-        return NOW.sub(lambda part: self.render(f"now_{part['part']}.html", Place(), view), page)
+        view = {
+            "now": overview.Now.of(self.history, queued, now, is_nightly_on),
+            "earlier": self._lines(self.history.run_ids()) if "<!--now lines-->" in page else [],
+            "run": None,
+        }
+        return NOW.sub(lambda part: self.render(f"now_{part['part']}.html", Place(), **view), page)
 
     @cached_property
     def _coverage(self) -> overview.Coverage:
@@ -164,8 +165,8 @@ class Pages:
 
     def runs(self, queued: Sequence[str] = (), now: datetime | None = None) -> str:
         """Every run, and when each way ran last; the arguments are those of `index`."""
-        part = _NowPart(overview.Now.of(self.history, queued, now), self._lines(self.history.run_ids()))
-        return self.render("runs.html", Place(here="Runs"), part, _RunsPage(self._coverage))
+        view = {"now": overview.Now.of(self.history, queued, now), "earlier": self._lines(self.history.run_ids())}
+        return self.render("runs.html", Place(here="Runs"), **view, run=None, coverage=self._coverage)
 
     def _lines(self, run_ids: Sequence[str]) -> list[overview.Line]:
         """The lines of some runs, the newest first."""
@@ -175,11 +176,10 @@ class Pages:
         """`No runs yet`: how to start one, and the applications.
 
         Args:
-            here: the name of the page in the menu.
             is_served: whether Airflow serves the page, so that a button can start a run.
         """
         apps = {name: registry.load(name).doc.partition("\n")[0] for name in registry.kinds()}
-        return self.render("empty.html", Place(here=here), _EmptyPage(apps, is_served))
+        return self.render("empty.html", Place(here=here), apps=apps, is_served=is_served)
 
     def docs(self) -> str:
         """The page that stands in for the documentation site where it is not built or not served."""
@@ -187,7 +187,15 @@ class Pages:
 
     def in_progress(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""
-        return self.render("in_progress.html", Place("../"), Progress.of(run, self.history.estimate(run.run_id)))
+        return self.render(
+            "in_progress.html",
+            Place("../"),
+            run=run,
+            news=news(run),
+            estimate=self.history.estimate(run.run_id),
+            cells=[CellProgress.of(run, cell) for cell in run.cells],
+            lanes=lanes(run),
+        )
 
     def overview(self, run: Run) -> str:
         """The page of a run: its wrong and slower cells, then its grid."""
@@ -200,12 +208,17 @@ class Pages:
             Outcome.of_run(run),
             Request.of(run),
             RunView.of(run, f"{folder}/inputs.html", f"{folder}/{file_name(run.run_id)}"),
-            RunPage.of(run, earlier, before(self.history, run), self.speed.has_measured(run)),
+            earlier=earlier,
+            before=before(self.history, run),
+            measured=self.speed.has_measured(run),
+            stages=Stages.of(run),
+            built=Built.of(run),
+            lanes=lanes(run),
         )
 
     def inputs(self, run: Run, place: Place | None = None) -> str:
         """The inputs of a run, their checks, and rows set aside."""
-        return self.render("inputs.html", place or Place("../"), _InputsPage(run, Inputs.of(run)))
+        return self.render("inputs.html", place or Place("../"), run=run, inputs=Inputs.of(run))
 
     def data_docs(self) -> str:
         """The first page of the Data Docs: whether the expectations of every data set held in the last runs."""
@@ -220,8 +233,8 @@ class Pages:
         built = Built.of(run)
         if built is None:
             return None
-        view = _BuiltPage(run, built, DBT if (self.reports / DBT).exists() else None)
-        return self.render("built.html", Place("../"), view)
+        warehouse = DBT if (self.reports / DBT).exists() else None
+        return self.render("built.html", Place("../"), run=run, built=built, warehouse=warehouse)
 
     def warehouse(self) -> str:
         """The frame around dbt's documentation."""
@@ -229,14 +242,21 @@ class Pages:
 
     def beside(self, run: Run, other: Run) -> str:
         """A run beside another."""
-        return self.render("beside.html", Place("../"), _BesidePage(Beside.of(run, other)))
+        return self.render("beside.html", Place("../"), beside=Beside.of(run, other))
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         points = self.speed.history_of(cell)
-        chart = _history_href(cell) if len(points) > 1 else None
-        view = _CellPage(run, list(reversed(points)), chart, cell.facts.get("host"))
-        return self.render("cell.html", Place("../"), CellView.of(run, cell), view)
+        return self.render(
+            "cell.html",
+            Place("../"),
+            CellView.of(run, cell),
+            run=run,
+            points=points[::-1],
+            chart=_history_href(cell) if len(points) > 1 else None,
+            host=cell.facts.get("host"),
+            most=MOST_POINTS,
+        )
 
     def cell_chart(self, cell: Cell) -> dict[str, str]:
         """The history of a cell as SVG, by its path below the reports; {} if there is only one run."""
@@ -260,35 +280,31 @@ class Pages:
             headline = "The warehouse has no measurements yet"
         else:
             headline = "No run has been measured yet"
-        page = PerformancePage(
-            headline=headline,
-            run=shown,
-            sections=drawing.sections,
-            engines=compared,
-            charts=cards,
-            own=run.run_id if run else "",
-        )
         place = Place("../" if run else "", "Performance")
-        measured = [self._measured(shown, why, is_own=run is not None)] if shown else []
-        return self.render("performance.html", place, page, *measured), drawing.svgs | pictures
+        view: dict[str, Any] = {"headline": headline, "run": shown, "own": run.run_id if run else ""}
+        view |= {"sections": drawing.sections, "engines": compared, "charts": cards}
+        view |= self._measured(shown, why, is_own=run is not None) if shown else {}
+        return self.render("performance.html", place, **view), drawing.svgs | pictures
 
-    def _measured(self, run: Run, why: str, is_own: bool) -> MeasuredRun:
+    def _measured(self, run: Run, why: str, is_own: bool) -> dict[str, Any]:
         """The facts about the run of a performance page; `is_own` if it is the page of that run alone."""
         figures = [one for section in self.speed.draw(run).sections for one in section.figures]
         hosts: dict[str, list[str]] = {}
         for one in self.speed.runs:
             for host in one.hosts:
                 hosts.setdefault(host, []).append(one.run_id)
-        return MeasuredRun(
-            why=why,
-            missing=None if is_own else self._missing(run),
-            elsewhere=self.speed.elsewhere(run),
-            runs=self.speed.runs,
-            hosts=hosts,
-            links={one.run_id: one.page(self.reports, is_own and one.run_id == run.run_id) for one in self.speed.runs},
-            gated=any(one.gate for one in figures),
-            energy=any(one.energy_nj is not None for one in figures),
-        )
+        return {
+            "why": why,
+            "missing": None if is_own else self._missing(run),
+            "elsewhere": self.speed.elsewhere(run),
+            "runs": self.speed.runs,
+            "hosts": hosts,
+            "links": {
+                one.run_id: one.page(self.reports, is_own and one.run_id == run.run_id) for one in self.speed.runs
+            },
+            "gated": any(one.gate for one in figures),
+            "energy": any(one.energy_nj is not None for one in figures),
+        }
 
     def _missing(self, run: Run) -> str | None:
         """A newer nightly, or without nightlies a newer comparable run, that the marts lack."""
@@ -297,92 +313,20 @@ class Pages:
         nightly = is_nightly(run.plan)
         return next((run_id for run_id, one in newer.items() if one.is_nightly or not nightly), None)
 
-    def render(self, template: str | Path, place: Place, *views: object) -> str:
+    def render(self, template: str | Path, place: Place, *views: object, **values: object) -> str:
         """Fill in a template, a name in `templates` or a file elsewhere.
 
-        Its variables are the fields of the views, and those of the place and the menu.
+        Its variables are the fields of the views, these values, and those of the place and the menu.
         """
         variables: dict[str, Any] = {"pages": entries(self.history.home, place.here), "glossary": place.glossary}
         variables |= {"root": place.root, "here": place.here}
         variables |= {"of_cell": place.of_cell, "of_run": place.of_run, "of_origin": place.of_origin}
         for view in views:
-            variables |= _variables(view)
+            variables |= {field.name: getattr(view, field.name) for field in fields(view)}  # type: ignore[arg-type]
+        variables |= values
         if isinstance(template, Path):
             return self._environment.from_string(template.read_text()).render(variables)
         return self._environment.get_template(template).render(variables)
-
-
-@dataclass(frozen=True)
-class _EmptyPage:
-    """The page before the first run; the applications have the first line of their docstrings."""
-
-    apps: dict[str, str]
-    is_served: bool
-
-
-@dataclass(frozen=True)
-class _OverviewPage:
-    """The overview: the state, what runs now, and when each way ran last."""
-
-    state: State | None
-    now: overview.Now
-    coverage: overview.Coverage
-
-
-@dataclass(frozen=True)
-class _NowPart:
-    """The parts of a page that change as runs go on: what runs now, and a line of each run."""
-
-    now: overview.Now
-    earlier: list[overview.Line]
-    run: None = None
-
-
-@dataclass(frozen=True)
-class _RunsPage:
-    """When each way ran last."""
-
-    coverage: overview.Coverage
-
-
-@dataclass(frozen=True)
-class _InputsPage:
-    """The inputs of a run."""
-
-    run: Run
-    inputs: Inputs
-
-
-@dataclass(frozen=True)
-class _BuiltPage:
-    """The models and tests of dbt in a run, and the link to dbt's documentation; None without it."""
-
-    run: Run
-    built: Built
-    warehouse: str | None
-
-
-@dataclass(frozen=True)
-class _BesidePage:
-    """Two runs side by side."""
-
-    beside: Beside
-
-
-@dataclass(frozen=True)
-class _CellPage:
-    """The history of a cell: its points, the newest first, their chart, and the host."""
-
-    run: Run
-    points: list[Point]
-    chart: str | None
-    host: str | None
-    most: int = MOST_POINTS
-
-
-def _variables(view: object) -> dict[str, Any]:
-    """The fields of a view, by name."""
-    return {field.name: getattr(view, field.name) for field in fields(view)}  # type: ignore[arg-type]
 
 
 def _history_href(cell: Cell) -> str:

@@ -96,7 +96,6 @@ class Alert(BaseNotifier):
     """Sends the alert about a run when its task `verdict` ends."""
 
     def __init__(self, run_id: Callable[[Any], str], **kwargs: Any):
-        """Args: `run_id` returns Lockstep's id of the run of a context."""
         super().__init__(**kwargs)
         self._run_id = run_id
 

@@ -146,7 +146,6 @@ class SparkServer(BaseOperator):
     ui_color = "#e8f0fe"
 
     def __init__(self, *, run: str, conn_id: str, **kwargs: Any):
-        """Make the task; both arguments are templates."""
         super().__init__(**kwargs)
         self.run = run
         self.conn_id = conn_id
@@ -191,7 +190,6 @@ class SparkTask(PySparkOperator):
     ui_color = "#eef7ee"
 
     def __init__(self, *, python_callable: Callable[..., Any], **kwargs: Any):
-        """Make the task; the other arguments are those of PySparkOperator."""
         super().__init__(python_callable=_impatient(python_callable), **kwargs)
         self._is_running = False
 
@@ -236,7 +234,6 @@ class SparkJob(SparkTask):
     operator_extra_links = (ReportLink(),)
 
     def __init__(self, *, run: str, **kwargs: Any):
-        """Make the task of a run."""
         super().__init__(op_kwargs={"run": run}, **kwargs)
         self.run = run
 
@@ -324,7 +321,6 @@ class SparkCommand(Job):
     template_fields: Sequence[str] = (*Job.template_fields, "conn_id")
 
     def __init__(self, *, conn_id: str, **kwargs: Any):
-        """Make the task; the other arguments are those of Job."""
         super().__init__(**kwargs)
         self.conn_id = conn_id
 

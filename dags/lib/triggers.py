@@ -151,7 +151,6 @@ class OthersTrigger(BaseTrigger):
     """Waits until a lane has work again or none is left: a cell is free, or every cell is over."""
 
     def __init__(self, *, lane: LaneKey):
-        """Keep the argument: the lane that waits."""
         super().__init__()
         self.lane = lane
 

@@ -101,7 +101,6 @@ class ResultRenderer(ValidationResultsPageRenderer):
     """Renders a result without the name of the data asset, which is the name of the suite."""
 
     def __init__(self, **settings: Any):
-        """Use our table of results."""
         table = {"module_name": __name__, "class_name": "ResultTable"}
         super().__init__(
             column_section_renderer={"class_name": "ValidationResultsColumnSectionRenderer", "table_renderer": table},
@@ -120,7 +119,6 @@ class SuiteRenderer(ExpectationSuitePageRenderer):
     """Renders a suite with our list of expectations."""
 
     def __init__(self) -> None:
-        """Use our list of expectations."""
         listed = {"module_name": __name__, "class_name": "SuiteList"}
         super().__init__({"class_name": "ExpectationSuiteColumnSectionRenderer", "bullet_list_renderer": listed})
 

@@ -66,7 +66,7 @@ def check(
         ThreadPoolExecutor(1) as background,  # Spark takes as long to start as all cells take to run
         console.status("generating events and computing both oracles") as status,
     ):
-        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check", is_quiet=True)))
+        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check")))
         home, run_id = Home(folder), new_run_id()
         planned = matrix.plan(regression, home, run_id)
         outputs = _prepared(home, run_id, planned["workloads"][0])

@@ -103,7 +103,7 @@ def follow(
     with ExitStack() as stack:
 
         def feed(folder: Path) -> Generator[None, None, None]:
-            session = stack.enter_context(spark_session("lockstep follow", is_quiet=True))
+            session = stack.enter_context(spark_session("lockstep follow"))
             with interruption.heeded():  # Spark's own handler would make the job fail
                 yield from live.feed(session, origin, folder, reading.limit or origin.limit, reading.until_idle)
 

@@ -117,7 +117,7 @@ def import_(
     count = len(request.names)
     with (
         Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"),
-        spark_session("lockstep import", is_quiet=True) as session,
+        spark_session("lockstep import") as session,
     ):
         # Spark's own handler makes the job fail: the message would name a failed job, not Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -52,7 +52,7 @@ def invariants(
     if missing := app.results(manifest["params"]).keys() - views:
         raise BadInput(f"{run} has no {', '.join(sorted(missing))}: run the application again with --sink parquet")
     with ExitStack() as sessions:
-        held = find(sessions.enter_context(spark_session("lockstep invariants", is_quiet=True)), queries, {0: views})
+        held = find(sessions.enter_context(spark_session("lockstep invariants")), queries, {0: views})
     if as_json:
         print(json.dumps({name: asdict(one) | {"rows": plain(one.rows)} for (_, name), one in held.items()}, indent=1))
     console = Console(highlight=False, quiet=as_json)

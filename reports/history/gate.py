@@ -24,8 +24,6 @@ class Gate(Speed):
     baseline_ref: str = ""
     build: str = ""
     pairs: int = 0
-    baseline_seconds: float | None = None
-    build_seconds: float | None = None
     environment_changed: bool | None = None
     reason: str | None = None
 

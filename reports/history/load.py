@@ -52,7 +52,6 @@ class History:
     """All runs below one LOCKSTEP_HOME."""
 
     def __init__(self, home: Home):
-        """Read nothing yet."""
         self.home = home
         self._keys: dict[str, str] = {}  # as in `Comparable`, of all runs that were read
         self._verdicts: dict[str, dict[str, str]] = {}  # by run and cell

@@ -21,9 +21,7 @@ class Speed:
     verdict: str
     to_loop: float | None = None
     nights: int | None = None
-    noise: float | None = None
     smallest: float | None = None
-    since_run: str | None = None
     since_at: datetime | None = None
     since_build: str | None = None
     detected_in: str | None = None

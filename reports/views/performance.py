@@ -1,6 +1,6 @@
 """The performance page: charts and figures by application, and the history of a cell over builds.
 
-`Performance` reads the marts and draws charts. `PerformancePage` is what the page shows.
+`Performance` reads the marts and draws charts.
 
 Charts compare like with like. A chart of a run shows cells of one application that took the same events on one host. A
 history shows one way of executing the same workload on the same host, which is one series of the mart `throughput`. A
@@ -52,10 +52,6 @@ class Figures:
         p50_us: median of the processing latency in microseconds.
         p99_us: 99th percentile of the processing latency in microseconds.
         energy_nj: energy per event in nanojoules; None if not measured.
-        speedup: throughput divided by that of one thread; None unless both are judged.
-        speed: the verdict of the trend; None without one.
-        gate: the verdict of the speed gate; None without one.
-        line: its speed over builds; None with fewer than two builds.
     """
 
     row: Row
@@ -70,17 +66,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Section:
-    """The speed of one application in a run, on one host.
-
-    Attributes:
-        app: the application.
-        place: the anchor of the section.
-        about: events and host.
-        best: the fastest judged cell in total order.
-        strategies: name and number (series.py) of each strategy.
-        charts: the charts.
-        figures: the figures of its cells, by executor, strategy and threads.
-    """
+    """The speed of one application in a run, on one host."""
 
     app: str
     place: str
@@ -364,52 +350,6 @@ def _newest(rows: list[Row]) -> list[Row]:
 def _events(row: Row, inputs: dict[str, Input]) -> str:
     known = inputs.get(row["cell"])
     return known.text if known else f"{row['events']:,} events"
-
-
-@dataclass(frozen=True)
-class MeasuredRun:
-    """The facts about the run of a performance page, beside its sections.
-
-    Attributes:
-        why: why the page shows this run; empty if the page is its own.
-        missing: a newer run that the marts lack; None without one.
-        elsewhere: the applications that it did not measure, with the newest run that did.
-        runs: the runs to pick from, newest first.
-        hosts: the runs of each host.
-        links: the link to the page of each run, below the reports; None for a run without a page.
-        gated: whether a cell has a verdict of the speed gate.
-        energy: whether a cell has a measurement of energy.
-    """
-
-    why: str
-    missing: str | None
-    elsewhere: dict[str, str]
-    runs: list[Measured]
-    hosts: dict[str, list[str]]
-    links: dict[str, str | None]
-    gated: bool
-    energy: bool
-
-
-@dataclass(frozen=True)
-class PerformancePage:
-    """The performance page.
-
-    Attributes:
-        headline: its heading.
-        run: the run that it shows; None without measurements.
-        sections: the speed of the run, by application and host.
-        engines: the comparison with other engines; None without one.
-        charts: the charts of that comparison.
-        own: the id of the run whose page it is; empty for the page of all runs.
-    """
-
-    headline: str
-    run: Run | None
-    sections: list[Section]
-    engines: Comparison | None
-    charts: list[Chart]
-    own: str
 
 
 def headline(figures: Sequence[Figures]) -> str:

@@ -1,6 +1,6 @@
 """The page of a run, beside its outcome (outcome.py), and the page of a run in progress.
 
-`RunView` is what the page and the file of a run share. `RunPage` holds the parts of the page alone.
+`RunView` is what the page and the file of a run share.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 
 from reports.history.cell import Cell
 from reports.history.run import Run
-from reports.views.built import Built
 from reports.views.engines import Comparison
 from reports.views.hosts import HostRow
 from reports.views.inputs import Inputs
-from reports.views.lanes import Lane, lanes
-from reports.views.overview import Line
 from reports.views.performance import Chart
-from reports.views.stages import Stages
 from streaming_core.regression.stages import Stage
 
 
@@ -49,32 +45,6 @@ class RunView:
 
 
 @dataclass(frozen=True)
-class RunPage:
-    """The parts that only the page of a run has.
-
-    Attributes:
-        earlier: the last runs in a line each, the newest first.
-        before: the id of the run that a page compares with this one; None without such a page.
-        measured: whether the run has a performance page.
-        stages: where its time went; None without records.
-        built: what dbt built and tested in it; None without records.
-        lanes: what each of its hosts did.
-    """
-
-    earlier: list[Line]
-    before: str | None
-    measured: bool
-    stages: Stages | None
-    built: Built | None
-    lanes: list[Lane]
-
-    @classmethod
-    def of(cls, run: Run, earlier: list[Line], before: str | None, measured: bool) -> RunPage:
-        """The parts of a run's page; the other arguments are as in `RunPage`."""
-        return cls(earlier, before, measured, Stages.of(run), Built.of(run), lanes(run))
-
-
-@dataclass(frozen=True)
 class CellProgress:
     """The progress of a cell of a run, and the host of the cell."""
 
@@ -94,27 +64,7 @@ class CellProgress:
         return cls(cell, claim.host, "runs")
 
 
-@dataclass(frozen=True)
-class Progress:
-    """A run in progress, which has no report yet.
-
-    Attributes:
-        run: the run.
-        news: the sentence of its page.
-        estimate: how long it was to take; empty if unknown.
-        cells: how far each cell is.
-        lanes: what each of its hosts did.
-    """
-
-    run: Run
-    news: str
-    estimate: str
-    cells: list[CellProgress]
-    lanes: list[Lane]
-
-    @classmethod
-    def of(cls, run: Run, estimate: str) -> Progress:
-        """The progress of a run."""
-        compares = "; Lockstep is comparing their results" if Stage.VALIDATE_OUTPUTS in run.records else ""
-        news = f"{run.status.progress(len(run.cells))}{compares}"
-        return cls(run, news, estimate, [CellProgress.of(run, cell) for cell in run.cells], lanes(run))
+def news(run: Run) -> str:
+    """The progress of a run, in a clause."""
+    compares = "; Lockstep is comparing their results" if Stage.VALIDATE_OUTPUTS in run.records else ""
+    return f"{run.status.progress(len(run.cells))}{compares}"

@@ -48,14 +48,13 @@ class Search:
         str,
         typer.Option(
             help="Search strategy: balanced (ours), rlas (BriskStream's), rlas_fix_l, rlas_fix_u, first_fit, "
-            "round_robin, os, random or exhaustive."
+            "round_robin, os or exhaustive."
         ),
     ] = "balanced"
     threads: Annotated[
         int | None, typer.Option(help="Threads of this host to plan for. Default: one for each core.")
     ] = None
     channel: Annotated[str | None, typer.Option(help="Channel of the runs to plan. Default: gate.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of strategy random.")] = 0
 
 
 @app.command(
@@ -90,7 +89,7 @@ def plan(
     )  # fails before the operators are measured, which takes longer
     with Bar(as_json) as bar:
         costs, path = planning.profile_of(name, params, source.input, source.measured, search.channel, bar)
-        best = planning.find_on(costs, target, search.strategy, search.seed)
+        best = planning.find_on(costs, target, search.strategy)
     if out is not None:
         save_json(out, best.as_plan())
     if as_json:

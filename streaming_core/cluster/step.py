@@ -42,7 +42,6 @@ class Intake:
     """The input of an operator: it encodes tables as rows of the runtime."""
 
     def __init__(self, whole: Program, operator: Operator):
-        """Resolve the records of the operator's streams."""
         self._records = records_of(whole, operator)
         strides = [record.event[1] for record in self._records]
         # The number of the stream is the last word of a row.

@@ -197,7 +197,6 @@ class StageTask:
     """
 
     def __init__(self, pass_: SparkPass, number: int, share: int):
-        """Start the engines of the stage's steps."""
         self._pass, self._share = pass_, share
         self._prepared = pass_.prepared
         self._stage = self._prepared.stages[number]

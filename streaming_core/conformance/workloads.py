@@ -99,7 +99,6 @@ class Material:
     """
 
     def __init__(self, app: App, params: dict[str, Any], events: int):
-        """Generate the events."""
         self.app = app
         self.params = app.bind(params)
         table = workload.generate_chunk(app, self.params, events, SEED, 0, events)

@@ -40,8 +40,8 @@ _SLICE = 1 << 15  # events of one call of a generator, so that its data stays in
 _AGAIN = 100  # events of a slice that the generator makes a second time
 T = TypeVar("T")
 _KEYS = {
-    "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
-    "repeatable", "digest",
+    "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "repeatable",
+    "digest",
 }  # fmt: skip
 
 
@@ -256,18 +256,10 @@ def seal(
     parts, (rows, value) = _joined(directory, parts)
     if rows != events:
         raise BadInput(f"workload {directory}: needs {events} events, but its parts hold {rows}")
-    with generator.recorded() as tables:
-        # A generator registers its tables for any events.
-        if app.streams is None:
-            called(f"generator of {app.name}", app.generator, params, seed, 0, 1)
-        else:
-            _arrays(app, params, seed, 0, 1, schema(app, params))
     about = {
         "address": address(app, params, events, seed),
         "seed": seed,
         "generator": generator.version(),
-        # Thresholds as one string of 16 hex digits each: other programs can draw from the same distribution.
-        "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
         "repeatable": repeatable,
     }
     return _seal(Path(directory), app, params, parts, (rows, value), about)
@@ -294,7 +286,6 @@ def seal_imported(
         "address": digest_of({"app": app.name, "params": params, "content": format_digest(*total)}),
         "seed": None,
         "generator": None,
-        "zipf": {},
         "repeatable": False,
         "imported": imported,
     }

@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from streaming_core.generator.distributions import Discrete, bell, proportional, recorded, weighted, zipf
+from streaming_core.generator.distributions import Discrete, bell, proportional, weighted, zipf
 from streaming_core.generator.draws import Draws, mix64, of_eight, splitmix64
 from streaming_core.generator.keys import Keys
 from streaming_core.generator.periods import by_period
@@ -28,7 +28,6 @@ __all__ = [
     "mix64",
     "of_eight",
     "proportional",
-    "recorded",
     "splitmix64",
     "version",
     "weighted",

@@ -110,11 +110,7 @@ def page_types(params: dict) -> np.ndarray:
 
 
 def chosen(numbers: str, highest: int) -> np.ndarray:
-    """Return 1 at each number of a list, and 0 at the others of 0..highest, as int64; ignore higher numbers.
-
-    Raises:
-        BadInput: The text is no list of whole numbers from 0 on, separated by commas.
-    """
+    """Return 1 at each number of a list, and 0 at the others of 0..highest, as int64; ignore higher numbers."""
     flags = np.zeros(highest + 1, np.int64)
     for word in numbers.split(","):
         if not (word.strip().isascii() and word.strip().isdigit()):

@@ -6,8 +6,7 @@ every host makes the same events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -41,34 +40,9 @@ class Discrete:
         return k
 
 
-_recorded: list[dict[str, np.ndarray]] = []
-
-
-@contextmanager
-def recorded() -> Iterator[dict[str, np.ndarray]]:
-    """Collect the Zipf thresholds that the block requests, by `zipf(n, theta)` as text."""
-    _recorded.append({})
-    try:
-        yield _recorded[-1]
-    finally:
-        _recorded.pop()
-
-
-def note(tables: dict[str, np.ndarray]) -> None:
-    """Add thresholds to every open collection."""
-    for collected in _recorded:
-        collected.update(tables)
-
-
+@lru_cache(maxsize=256)
 def zipf(n: int, theta: float) -> Discrete:
     """Return P(k) proportional to (k+1)^-theta for k = 0..n-1: small numbers are hot, and theta 0 is uniform."""
-    law = _zipf(n, theta)
-    note({f"zipf({n}, {theta})": law.thresholds})
-    return law
-
-
-@lru_cache(maxsize=256)
-def _zipf(n: int, theta: float) -> Discrete:
     if n < 1:
         raise BadInput(f"zipf: the number of values must be at least 1, got {n}")
     rank = np.arange(1, n + 1, dtype=np.float64)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.errors import BadInput
-from streaming_core.generator.distributions import note, recorded
 
 Columns = Mapping[str, "np.ndarray | pa.Array | list[bytes]"]
 RECENT = 4  # streams to keep, and periods of each
@@ -39,10 +38,6 @@ def by_period(
 
     Returns:
         A generator for `App.generates`. One thread at a time may call it.
-
-    Raises:
-        BadInput: Raised by the generator. Columns have different lengths, a period has another number of events than
-            counted, or too many periods have none.
     """
 
     @lru_cache(RECENT)
@@ -61,9 +56,7 @@ class _Stream:
     def __init__(self, make: Callable, count: Callable | None, params: dict, seed: int):
         self._make, self._count, self._workload = make, count, (params, seed)
         self._ends: list[int] = []  # the number of events up to the end of each period
-        # The columns of the last periods, and the Zipf thresholds of their draws. `recorded` collects the thresholds
-        # whether a period is made or only served.
-        self._recent: OrderedDict[int, tuple[Columns, dict[str, np.ndarray]]] = OrderedDict()
+        self._recent: OrderedDict[int, Columns] = OrderedDict()
 
     def events(self, start: int, stop: int) -> Columns:
         """Return the events start..stop-1."""
@@ -86,21 +79,18 @@ class _Stream:
 
     def _columns(self, period: int) -> Columns:
         if period not in self._recent:
-            with recorded() as tables:
-                columns = self._make(*self._workload, period)
+            columns = self._make(*self._workload, period)
             lengths = {len(values) for values in columns.values()}
             if len(lengths) != 1:
                 raise BadInput(
                     f"generator: in period {period}, all columns must have one length, got {sorted(lengths)}"
                 )
             self._end(period, lengths.pop())
-            self._recent[period] = columns, tables
+            self._recent[period] = columns
             if len(self._recent) > RECENT:
                 self._recent.popitem(last=False)
         self._recent.move_to_end(period)
-        columns, tables = self._recent[period]
-        note(tables)
-        return columns
+        return self._recent[period]
 
     def _end(self, period: int, events: int) -> None:
         """Note the number of events of the next period, or check that of a known one."""

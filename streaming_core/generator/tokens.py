@@ -13,8 +13,7 @@ from streaming_core.generator.draws import splitmix64
 class Tokens:
     """Lists of tokens, end to end; a line is a series of tokens without anything between them.
 
-    Args:
-        **lists: The tokens by list; token k of a list has the id `first[list] + k`.
+    `**lists`: The tokens by list; token k of a list has the id `first[list] + k`.
     """
 
     def __init__(self, **lists: Sequence[bytes]):

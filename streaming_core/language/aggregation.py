@@ -73,10 +73,6 @@ class WindowedStream:
 
     Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
     for a window that lacks rows at the end of the stream.
-
-    Raises:
-        BadInput: The extent is none, or a number of rows is neither a number from 1 nor the name of a parameter. Or
-            `lateness` does not go with the extent, or is no duration.
     """
 
     def __init__(
@@ -248,9 +244,6 @@ class WindowedStream:
         """The rows that came after all of their windows had expired: those that the aggregates leave out.
 
         One state serves all keys, because the watermark does. So these rows are found on one thread.
-
-        Raises:
-            BadInput: Windows of a number of rows never expire.
         """
         extent = self._extent
         if isinstance(extent, CountWindow):

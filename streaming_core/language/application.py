@@ -71,12 +71,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Unordered:
-    """The parts of a result that a run without order shares with the oracle.
-
-    Attributes:
-        columns: Columns of the outputs, compared as a multiset.
-        states: Operators whose final states are equal.
-    """
+    """The parts of a result that a run without order shares with the oracle."""
 
     columns: tuple[str, ...]
     states: tuple[str, ...]
@@ -84,19 +79,7 @@ class Unordered:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A shared table of rows (App.table, language/tables.py).
-
-    Attributes:
-        name: The name.
-        row: The record of a row.
-        size: The number of rows, or the name of the parameter that holds it.
-        init: `init(key, params)` returns the initial columns for all keys at once; None: zero.
-        index: The number of the table.
-        key: The type of the keys; None: the keys are the numbers 0..size-1.
-        lookup: `dense`, `hash` or `insert`, or the name of the parameter that says which.
-        keys: `keys(params)` returns the keys of a table with lookup `hash`; None: the integers 0..size-1.
-        where: The file and line of the declaration.
-    """
+    """A shared table of rows (App.table, language/tables.py)."""
 
     name: str
     row: Record
@@ -260,9 +243,6 @@ class App:
                   returns one value for all of them.
             keys: `keys(params)` returns the `size` keys of a table with lookup `hash`, in any order: an array of
                 integers, or a list of texts. Default: the integers 0..size-1.
-
-        Raises:
-            BadInput: `key` is neither an integer type nor `text`, or `lookup` and `keys` do not go with it.
         """
         self._refuse("table", row, Text, Queue)
         frame = caller()
@@ -296,9 +276,6 @@ class App:
             delay: declares that `ts` goes back, mostly by no more than this. A duration, a number of units of `ts`, or
                 the name of a parameter. It is the default `delay` of windows, and an import keeps the order of the
                 files. Windows decide whether a row is late.
-
-        Raises:
-            BadInput: The application has a source already, or the record cannot be an event.
         """
         if self._event is not None:
             reason = "the events are declared already; call only one of app.source, app.sources and app.transaction"
@@ -316,10 +293,6 @@ class App:
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
         stream), and numbered in it: `row.seq`. A silent stream delays no other. With a `delay` (see `source`), `ts`
         of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
-
-        Raises:
-            BadInput: There are fewer than two records, or one of them twice. Or a record has no integer field `ts`, or
-                names of fields clash.
         """
         streams = united(self.name, records)
         source = self.source(streams.event, delay)
@@ -381,9 +354,6 @@ class App:
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
                 difference. The first of them is an index, so a row meets few rows that are not close.
             name: of the operator.
-
-        Raises:
-            BadInput: A field is missing, or no number, or has the name of another one.
         """
         return joined(self, left, right, on, within, band or {}, name)
 
@@ -438,9 +408,6 @@ class App:
 
         Args:
             *fns: The generators.
-
-        Raises:
-            BadInput: An argument is not a function.
         """
         if not fns or not all(map(inspect.isfunction, fns)):
             raise BadInput(f"app {self.name}: write @app.generates above the generator, without parentheses")
@@ -458,9 +425,6 @@ class App:
         Args:
             *columns: Columns of the outputs; a run without order must emit the same multiset as the oracle.
             states: Operators whose final states must be equal.
-
-        Raises:
-            BadInput: There is no column, the outputs lack one, or an operator has no state.
         """
         if not columns:
             raise BadInput(f"app {self.name}: agrees_unordered: name at least one output column")
@@ -650,11 +614,7 @@ class App:
         return derived
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the value of each parameter: that of `params`, or the default.
-
-        Raises:
-            BadInput: A parameter is unknown, has the wrong type, or is out of bounds.
-        """
+        """Return the value of each parameter: that of `params`, or the default."""
         values = {name: p.default for name, p in self.declared.items()}
         for name, value in (params or {}).items():
             if name not in self.declared:

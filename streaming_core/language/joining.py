@@ -219,11 +219,7 @@ def joined(
     band: dict[str, tuple[str, float]],
     name: str,
 ) -> Pairs:
-    """Declare the operator of `App.join`.
-
-    Raises:
-        BadInput: A field is missing, or no number, or has the name of another one.
-    """
+    """Declare the operator of `App.join`."""
     span = in_units(within, app)
     if type(span) is not int or not 0 <= span < MOST:
         reason = f"within must be a duration such as '10s', or a number from 0 to below 2^61, not {within!r}"

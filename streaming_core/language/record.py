@@ -231,11 +231,7 @@ class Record:
 
 
 def record(cls: type | None = None) -> Record:
-    """Class decorator: annotations become fields, in order.
-
-    Raises:
-        BadInput: a field has no known type or a reserved name.
-    """
+    """Class decorator: annotations become fields, in order."""
     if not isinstance(cls, type):
         raise BadInput("write @record above a class, without parentheses")
     fields: dict[str, FieldType] = {}
@@ -374,11 +370,7 @@ class Resolved:
 
     @cached_property
     def state(self) -> tuple[dict[str, Slot], int]:
-        """Slots by name and row size, without header.
-
-        Raises:
-            BadInput: A size is invalid, or all fields are arrays of length 0.
-        """
+        """Slots by name and row size, without header."""
         slots, size = self._layout(0)
         if not size:
             raise BadInput(f"record {self.name}: all its arrays have length 0; a row needs a field with a value")

@@ -59,11 +59,7 @@ class Stream:
 
     @declares
     def union(self, *others: Stream) -> Stream:
-        """Unite this stream with others of the same record; for each event, the rows of this stream come first.
-
-        Raises:
-            BadInput: A stream has another record, or belongs to another application.
-        """
+        """Unite this stream with others of the same record; for each event, the rows of this stream come first."""
         for other in others:
             if other._app is not self._app:
                 raise BadInput(f"union: app {self._app.name} cannot use a stream of app {other._app.name}")
@@ -115,9 +111,6 @@ class Stream:
         """End the pipeline: the rows that arrive here are the output of the application.
 
         Several sinks give one output, whose column `sink` numbers them from 0 as they are declared (language/sinks.py).
-
-        Raises:
-            BadInput: Two sinks have one name, or their fields do not fit into one record.
         """
         self._app._sink(self, name)
 

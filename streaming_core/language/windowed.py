@@ -36,13 +36,7 @@ class Input(Protocol):
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over one or several streams; `key_by` continues the declaration.
-
-    Attributes:
-        app: The application.
-        streams: The streams.
-        size, advance, kind, delay, idle: See App.window.
-    """
+    """Windows over one or several streams; `key_by` continues the declaration."""
 
     app: Any
     streams: tuple[Input, ...]
@@ -121,9 +115,6 @@ class KeyedWindows:
 
         Returns:
             The stream of the rows that leave.
-
-        Raises:
-            BadInput: The declaration contradicts itself, or a stream lacks a field that it needs.
         """
         updates = update if isinstance(update, tuple) else (update,)
         states = state if isinstance(state, tuple) else (state,)
@@ -199,11 +190,7 @@ class _Declaration:
         return functions
 
     def key_record(self) -> Record:
-        """The record of a key.
-
-        Raises:
-            BadInput: A stream lacks the field, or a field of the key is neither an integer nor a text.
-        """
+        """The record of a key."""
         key = self.keys.key
         if key is None:
             return EVERY

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bdb
 import pdb
 import sys
-from collections.abc import Callable
 from typing import TextIO
 
 import pyarrow as pa
@@ -22,20 +21,13 @@ BLOCK = 4096
 
 
 def debug(
-    source: workload.Source,
-    event: int,
-    stdin: TextIO | None = None,
-    stdout: TextIO | None = None,
-    progress: Callable[[int], None] = lambda events: None,
+    source: workload.Source, event: int, stdin: TextIO | None = None, stdout: TextIO | None = None
 ) -> pa.Table | None:
     """Interpret a workload up to an event, then that event under pdb, which stops in each operator that it reaches.
 
     Args:
-        source: The workload.
-        event: The event, by its seq.
         stdin: Where pdb reads commands; None: this process's standard input.
         stdout: Where pdb writes; None: this process's standard output.
-        progress: Takes the number of events that were interpreted since its last call.
 
     Returns:
         The outputs of the event, as the oracle has them. None if the person left the debugger before its end.
@@ -50,7 +42,6 @@ def debug(
         before = block.filter(pc.less(seqs, event))
         if before.num_rows:
             machine.process(before)
-            progress(before.num_rows)
         if before.num_rows < block.num_rows:
             at = block.filter(pc.equal(seqs, event))
             if at.num_rows:

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from streaming_core.planner.document import Amount, Document
-from streaming_core.planner.machine import Machine
 
 GROUPS = 4096  # key groups (runtime/src/state/key_group.rs); no operator has more replicas
 DEFAULT = "default"  # the stream of an operator that has but one
@@ -129,11 +128,6 @@ class Graph(Document):
     """
 
     app: str
-    code_digest: str | None = Field(None, description="Digest of the application's code at the measurement.")
-    workload: str | None = Field(None, description="Address of the workload of the measurement.")
-    clock_ghz: Annotated[float, Field(gt=0.0)] | None = Field(
-        None, description="Clock of the measuring machine; null: unknown."
-    )
     tolerance: Amount = Field(
         0.0, description="Relative error of the measured times. Two plans that are closer than this count as equal."
     )
@@ -229,34 +223,10 @@ class Graph(Document):
 
         return {name: min(range(len(self.patterns)), key=partial(difference, name)) for name in self.by_name}
 
-    def mapped(self, change: Callable[[Operator], Operator], **fields: Any) -> Graph:
+    def mapped(self, change: Callable[[Operator], Operator]) -> Graph:
         """Return the graph with its operators changed, in all patterns."""
         patterns = [
             pattern.changed(operators=[change(operator) for operator in pattern.operators]) for pattern in self.patterns
         ]
         operators = [change(operator) for operator in self.operators]
-        return self.changed(operators=operators, patterns=patterns, **fields)
-
-    def on(self, machine: Machine) -> Graph:
-        """Return the graph with its times scaled to the machine's clock, if both clocks are known."""
-        if not machine.clock_ghz or not self.clock_ghz:
-            return self
-        return self.slowed(self.clock_ghz / machine.clock_ghz).changed(clock_ghz=machine.clock_ghz)
-
-    def slowed(self, times: float) -> Graph:
-        """Return the graph with all times multiplied."""
-
-        def slower(operator: Operator) -> Operator:
-            inputs = [
-                one.model_copy(update={n: getattr(one, n) * times for n in ("ns", "read_ns")})
-                for one in operator.inputs
-            ]
-            return operator.model_copy(
-                update={
-                    "inputs": inputs,
-                    "others_ns": operator.others_ns * times,
-                    "merge_ns": operator.merge_ns and operator.merge_ns * times,
-                }
-            )
-
-        return self.mapped(slower)
+        return self.changed(operators=operators, patterns=patterns)

@@ -29,7 +29,7 @@ class Machine(Document):
     name: str
     source: str = Field("", description="Origin of the figures.")
     clock_ghz: Positive | None = Field(
-        None, description="Clock in GHz, to scale the times of a profile; null: unknown."
+        None, description="Clock in GHz, for the reader: times are not scaled by it; null: unknown."
     )
     line_bytes: int = Field(64, ge=1, description="S: bytes of a cache line.")
     replicas_per_core: int | None = Field(

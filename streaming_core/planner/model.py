@@ -35,9 +35,6 @@ class Load:
     Attributes:
         resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (of a socket), `ingress`.
             Also `merge`, a merge thread, and `merge core`, a core with merge threads alone.
-        where: Its name or number.
-        demand: The amount that the plan needs.
-        limit: The amount that there is.
     """
 
     resource: str
@@ -64,7 +61,6 @@ class Replica:
         socket: Its socket.
         rate: Rows per second that it should handle (r_i).
         demand: ns per second to handle all of them; the replica is over-supplied if that is a second or more.
-        fetching: ns per handled row to fetch rows (T_f).
         emitted: Rows per second that it puts out, by stream.
     """
 
@@ -73,7 +69,6 @@ class Replica:
     socket: int
     rate: float
     demand: float
-    fetching: float
     emitted: Mapping[str, float]
 
     @property
@@ -85,11 +80,6 @@ class Replica:
     def kept(self) -> float:
         """The share of the rows that it processes."""
         return min(1.0, NS / self.demand) if self.demand else 1.0
-
-    @property
-    def processed(self) -> float:
-        """Rows that it handles per second (p)."""
-        return self.rate * self.kept
 
     @property
     def time(self) -> float:
@@ -120,17 +110,12 @@ class Estimate:
         throughput: R, the rows that sinks put out per second.
         replicas: All replicas, in topological order.
         violated: Constraints that do not hold at these rates.
-        fetching: ns, by socket of the producer and of the consumer: sum of T_f over pairs of replicas (figure 15).
-        traffic: Bytes per second, likewise.
-        sustained: The rates without over-supply.
     """
 
     ingress: float
     throughput: float
     replicas: tuple[Replica, ...]
     violated: tuple[Load, ...]
-    fetching: tuple[tuple[float, ...], ...]
-    traffic: tuple[tuple[float, ...], ...]
     sustained: Sustained
 
     def of(self, operator: str) -> list[Replica]:
@@ -164,8 +149,6 @@ def estimate(
         throughput=throughput,
         replicas=tuple(flow.replicas),
         violated=tuple(load for load in loads if load.violated),
-        fetching=tuple(map(tuple, flow.fetching)),
-        traffic=tuple(map(tuple, flow.traffic)),
         sustained=_sustained(graph, machine, sockets, ingress, cores),
     )
 
@@ -179,7 +162,7 @@ def peak(graph: Graph, replicas: int) -> float:
     source = graph.operators[0]
     time = source.inputs[0].ns + source.others_ns
     if not time:
-        raise BadInput(f"source {source.name} has zero cost; set the input rate (ingress)")
+        raise BadInput(f"source {source.name} has zero cost; measure it over more events")
     return replicas * NS / time
 
 
@@ -228,7 +211,6 @@ class _Flow:
 
     def __post_init__(self) -> None:
         n = self.machine.sockets
-        self.fetching = [[0.0] * n for _ in range(n)]
         self.traffic = [[0.0] * n for _ in range(n)]
         self.by_operator: dict[str, list[Replica]] = {}
         self.regaining = self._regaining()
@@ -263,7 +245,7 @@ class _Flow:
 
     def _replica(self, operator: Operator, index: int, socket: int, shares: list[float]) -> Replica:
         machine = self.machine
-        demand = fetching = rate = 0.0
+        demand = rate = 0.0
         emitted = dict.fromkeys(operator.streams, 0.0)
         moved = []
         for one, share in zip(operator.inputs, shares, strict=True):
@@ -273,20 +255,18 @@ class _Flow:
                 handled = rows * share
                 rate += handled
                 demand += handled * (one.ns + operator.others_ns + fetch) + rows * (one.read_ns + read)  # (1)
-                fetching += handled * fetch + rows * read
                 for stream, rows_out in one.selectivity.items():
                     emitted[stream] += handled * rows_out
                     if (operator.name, stream) in self.regaining:  # an operator consumes it
                         demand += handled * rows_out * self.regaining[operator.name, stream][socket]
                 if place != socket:
-                    self.fetching[place][socket] += fetch + read
                     moved.append((place, handled * one.bytes + rows * one.read_bytes))
-        replica = Replica(operator.name, index, socket, rate, demand, fetching / rate if rate else 0.0, emitted)
+        replica = Replica(operator.name, index, socket, rate, demand, emitted)
         kept = replica.kept if self.overfed else 1.0
         for place, size in moved:
             self.traffic[place][socket] += size * kept
         put_out = {stream: rate_out * kept for stream, rate_out in emitted.items()}
-        return Replica(operator.name, index, socket, rate, demand, replica.fetching, put_out)
+        return Replica(operator.name, index, socket, rate, demand, put_out)
 
     def _merging(self) -> list[tuple[str, float, int | None]]:
         """Return the merge threads: name, ns per second, and the thread of the plan on the same core, if any."""

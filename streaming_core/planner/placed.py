@@ -15,12 +15,8 @@ class Placed:
     """The plan of a strategy.
 
     Attributes:
-        strategy: Its name.
-        graph: The application, with its times at the machine's clock.
-        machine: The machine.
         sockets: The sockets of replicas, by operator; the model uses them.
         cores: The cores of replicas within their sockets, by operator.
-        ingress: Offered events per second; None: as many as the plan can take.
         pinned: Whether threads have a fixed core. Else the operating system moves them, and estimates are of the cores
             where they start.
         placements: The number of placement searches.
@@ -32,9 +28,7 @@ class Placed:
     machine: Machine
     sockets: Places
     cores: Places
-    ingress: float | None = None
     pinned: bool = True
-    placements: int = 1
     proved: bool = False
 
     @property
@@ -45,7 +39,7 @@ class Placed:
     @cached_property
     def estimate(self) -> Estimate:
         """The estimate of the model, which takes cores into account."""
-        return estimate(self.graph, self.machine, self.sockets, self.ingress, self.cores)
+        return estimate(self.graph, self.machine, self.sockets, cores=self.cores)
 
     def as_plan(self) -> dict[str, list[int]]:
         """Return the threads of replicas, by operator, as executor pinned takes them (`--plan`)."""

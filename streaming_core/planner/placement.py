@@ -1,44 +1,38 @@
 """Placement: branch and bound over the sockets of replicas (BriskStream, section 4 and appendix C, algorithm 2).
 
 A node is a plan with some units placed. The search takes nodes from a stack, deepest and most promising first. It
-prunes a node whose bound is no better than the best plan, and keeps a complete plan that is better. The heuristics
-decide the children of a node:
+prunes a node whose bound is no better than the best plan, and keeps a complete plan that is better. Decisions at a node
+are about pairs of a producer and a consumer with at least one of them unplaced (*collocation*, heuristic 1).
 
-- *collocation* (heuristic 1): decisions are about pairs of a producer and a consumer with at least one of them
-  unplaced. If both are, and all their other producers are placed, one child has both on one socket. If no socket has
-  room for both, it has them on two. Otherwise there is a child for each way of placing one of the two. Without
-  collocation, decisions are about single units.
-- *best fit* (heuristic 2): if all producers of a unit are placed, only its best socket remains. That is the one where
-  the unit puts out most; then the one with least room left. Without best fit all sockets remain, and the order of
-  decisions does not matter. Every completion of a node lies behind one of its children, so the search is complete.
-- *compression* (heuristic 3) is in the problem (compressed.py).
+The *objective* ranks plans, and decides the search:
 
-The search never repeats equal nodes. A plan is the number of replicas of each class on each socket. Of empty sockets
-that differ only in their number it takes the first.
+- `sustained`, ours: a child for each way of placing the first open unit, on each socket. Every completion of a node
+  lies behind one of its children, and the bound is sound (compressed.py, `bound`), so the search is complete.
+- `throughput`, the paper's R: a plan is valid only if constraints (3) to (5) hold at its rates. If both units of a pair
+  are open, and all their other producers are placed, one child has both on one socket. If no socket has room for both,
+  it has them on two. Otherwise there is a child for each way of placing one of the two. If all producers of a unit are
+  placed, only its best socket remains (*best fit*, heuristic 2): the one where the unit puts out most, then the one
+  with least room left. In the bound, all unplaced replicas fetch for nothing. It is not sound: an operator that two
+  streams over-supply divides its time between them as rows come. If the producers of one stream are nearer, more of its
+  rows come in and take time from the other, which may have the greater selectivity.
 
-The *objective* ranks plans: `sustained`, or `throughput`, the paper's R. For R, a plan is valid only if constraints (3)
-to (5) hold at its rates. There are two bounds. With `paper`, all unplaced replicas fetch for nothing. `sound` is a true
-bound. Both are equal for `sustained`, where the paper's relaxation is sound (compressed.py, `bound`).
-
-For R it is not sound. An operator that two streams over-supply divides its time between them as rows come. If the
-producers of one stream are nearer, more of its rows come in and take time from the other. If the other has the greater
-selectivity, the operator puts out less. With `sound`, every replica chooses its rows (`most`).
+*Compression* (heuristic 3) is in the problem (compressed.py). The search never repeats equal nodes. A plan is the
+number of replicas of each class on each socket. Of empty sockets that differ only in their number it takes the first.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from streaming_core.errors import BadInput
 from streaming_core.planner.compressed import Array, Compressed
-from streaming_core.planner.machine import NS
-from streaming_core.planner.model import ROUNDING, peak
+from streaming_core.planner.model import ROUNDING
 
 LARGEST = 300_000  # plans that an exhaustive search examines
 _WORST = -1.0  # the value without a plan
@@ -48,18 +42,11 @@ _WORST = -1.0  # the value without a plan
 class Search:
     """How to search.
 
-    Attributes:
-        objective: `sustained` or `throughput`.
-        bound: `sound` or `paper`.
-        collocation: Whether heuristic 1 is on.
-        best_fit: Whether heuristic 2 is on.
+    Args:
         budget: The number of nodes after which the search ends with the best plan so far.
     """
 
-    objective: str = "sustained"
-    bound: str = "sound"
-    collocation: bool = True
-    best_fit: bool = True
+    objective: Literal["sustained", "throughput"] = "sustained"
     budget: int = 100_000
 
 
@@ -70,9 +57,7 @@ class Outcome:
     Attributes:
         plan: The best plan, as numbers by class and socket; None if no plan is valid.
         value: Its value by the objective; 0 without a plan.
-        nodes: The number of nodes that the search examined.
-        complete: Whether the search ended within its budget. Then, without heuristics and with a sound bound, no plan
-            is better.
+        complete: Whether the search ended within its budget. Then no plan sustains more.
         failed: The operator that no socket could take, in the node with the most units placed; None if none failed.
     """
 
@@ -175,62 +160,8 @@ def _values(problem: Compressed, search: Search) -> tuple[Values, Values]:
         return np.where(overfed.valid, overfed.throughput, _INVALID)
 
     if search.objective == "sustained":
-        relaxed = problem.bound if search.bound == "sound" else problem.pressure
-        return lambda plans: inverse(problem.pressure(plans)), lambda plans: inverse(relaxed(plans))
-    if search.bound == "sound":
-        return throughput, lambda plans: np.array([most(problem, plans[:, i]) for i in range(plans.shape[1])])
+        return lambda plans: inverse(problem.pressure(plans)), lambda plans: inverse(problem.bound(plans))
     return throughput, lambda plans: problem.overfed(plans).throughput
-
-
-def most(problem: Compressed, plan: Array) -> float:
-    """Compute an upper bound of the throughput of all completions of a plan.
-
-    In topological order, the rows that come are at most the most that their producers can put out. Whatever their
-    proportions, a replica works no more than a second per second. So it puts out no more than if it chose the rows
-    with most output for their time, and the bound counts these. Replicas without a socket fetch for nothing.
-    """
-    machine, n = problem.machine, problem.sockets
-    offered = peak(problem.graph, problem.replicas[0]) if problem.ingress is None else problem.ingress
-    emitted: dict[tuple[str, str], Array] = {}
-    total = 0.0
-    for index, operator in enumerate(problem.graph.operators):
-        out = {stream: np.zeros(n + 1) for stream in operator.streams}
-        for a in problem.of_operator[index]:
-            for socket in np.flatnonzero(plan[a]).tolist():
-                rows: list[tuple[float, float, Mapping[str, float]]] = []
-                for one, share in zip(operator.inputs, problem.classes[a].shares, strict=True):
-                    if not share:
-                        continue
-                    come = np.zeros(n + 1)
-                    if one.producer is None:
-                        come[socket] = offered
-                    else:
-                        come = emitted[one.producer, one.stream]
-                    for place in np.flatnonzero(come).tolist():
-                        time = one.ns + operator.others_ns + one.read_ns / share
-                        if n not in (place, socket):
-                            time += machine.fetch(one.bytes, place, socket)
-                            time += machine.fetch(one.read_bytes, place, socket) / share
-                        rows.append((come[place] * share, time, one.selectivity))
-                for stream, by_socket in out.items():
-                    by_socket[socket] += plan[a, socket] * _chosen(rows, stream)
-        for stream, by_socket in out.items():
-            emitted[operator.name, stream] = by_socket
-        if operator.kind == "sink":
-            total += float(sum(by_socket.sum() for by_socket in out.values()))
-    return total
-
-
-def _chosen(rows: list[tuple[float, float, Mapping[str, float]]], stream: str) -> float:
-    """Compute the most output in a second, from rows per second, the ns of one, and its outputs by stream."""
-    left, output = NS, 0.0
-    for come, time, selectivity in sorted(
-        rows, key=lambda r: r[1] / gain if (gain := r[2].get(stream, 0.0)) else math.inf
-    ):
-        taken = min(come, left / time) if time else come
-        left = max(0.0, left - taken * time)
-        output += taken * selectivity.get(stream, 0.0)
-    return output
 
 
 # --- children ---------------------------------------------------------------------------------------------------------
@@ -256,13 +187,11 @@ class _Decision:
 def _decisions(problem: Compressed, search: Search, plan: Array) -> list[_Decision]:
     """Return the decisions at a node."""
     left = plan[:, problem.nowhere] > 0
-    if not search.collocation:
-        return [_placing(problem, search, plan, int(np.flatnonzero(left)[0]))]
     decisions = []
     for producer, consumer in problem.pairs:
         if not (left[producer] or left[consumer]):
             continue
-        if not search.best_fit:
+        if search.objective == "sustained":
             return [_placing(problem, search, plan, producer if left[producer] else consumer)]
         both = left[producer] and left[consumer]
         if both and _fed(problem, plan, producer) and _fed(problem, plan, consumer, producer):
@@ -282,7 +211,7 @@ def _placing(problem: Compressed, search: Search, plan: Array, unit: int) -> _De
     """Place a unit on each possible socket; on the best one if all its producers are placed."""
     sockets = _sockets(problem, plan, problem.sizes[unit])
     ways = [(problem.moved(plan, unit, socket), unit, socket) for socket in sockets]
-    return _Decision(ways, unit, search.best_fit and _fed(problem, plan, unit))
+    return _Decision(ways, unit, search.objective == "throughput" and _fed(problem, plan, unit))
 
 
 def _collocating(problem: Compressed, plan: Array, producer: int, consumer: int) -> _Decision:
@@ -317,12 +246,12 @@ def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> tu
     """Return the plans that remain of decisions, and the classes without a valid place for a unit.
 
     The paper's search skips plans that violate constraints. These may hold again when more units are placed and fewer
-    rows come. So a search with a sound bound checks complete plans only.
+    rows come. So ours checks complete plans only.
     """
     ways = [way for decision in decisions for way in decision.ways]
-    if search.bound == "sound" and not any(decision.best_fit for decision in decisions):
+    if search.objective == "sustained":
         return [plan for plan, _, _ in ways], []
-    valid, rates = _judged(problem, search, ways)
+    valid, rates = _judged(problem, ways)
     plans, failures, at = list[Array](), list[int](), 0
     for decision in decisions:
         places = [i for i in range(at, at + len(decision.ways)) if valid[i]]
@@ -342,16 +271,14 @@ def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> tu
     return plans, failures
 
 
-def _judged(problem: Compressed, search: Search, ways: list[tuple[Array, int, int]]) -> tuple[Array, Array]:
+def _judged(problem: Compressed, ways: list[tuple[Array, int, int]]) -> tuple[Array, Array]:
     """Return whether constraints hold, and a rate that ranks the output of the unit placed last, by way."""
     if not ways:
         return np.empty(0), np.empty(0)
     plans = np.stack([plan for plan, _, _ in ways], axis=1)
     last = [unit for _, unit, _ in ways], range(len(ways)), [socket for _, _, socket in ways]
-    if search.objective == "sustained":
-        return np.full(len(ways), True), 1 / np.maximum(problem.demand(plans)[last], 1e-300)
     overfed = problem.overfed(plans)
-    return np.logical_or(overfed.valid, search.bound == "sound"), overfed.processed[last]
+    return overfed.valid, overfed.processed[last]
 
 
 def _whole(problem: Compressed) -> Iterator[Array]:

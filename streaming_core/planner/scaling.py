@@ -57,7 +57,6 @@ class Scaled:
 
     problem: Compressed
     outcome: Outcome
-    placements: int
 
 
 def limit(graph: Graph, machine: Machine) -> int:
@@ -69,12 +68,12 @@ def limit(graph: Graph, machine: Machine) -> int:
 
 def topological(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
     """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
-    most, best, placements = limit(graph, machine), None, 0
+    most = limit(graph, machine)
+    best: Scaled | None = None
     replicas = [1] * len(graph.operators)
     while True:
         problem = Compressed(graph, machine, tuple(replicas), ingress, ratio)
         outcome = place(problem, search)
-        placements += 1
         if outcome.plan is None:
             index = outcome.failed
             if index is None or replicas[index] == graph.operators[index].replicas:
@@ -82,7 +81,7 @@ def topological(graph: Graph, machine: Machine, search: Search, ingress: float |
             more = 1
         else:
             if best is None or outcome.value > best.outcome.value * (1 + ROUNDING):
-                best = Scaled(problem, outcome, placements)
+                best = Scaled(problem, outcome)
             over = problem.overfed(outcome.plan[:, None, :]).over_supplied[:, 0].tolist()
             over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
             index = next((i for i in reversed(range(len(over))) if over[i]), None)
@@ -94,21 +93,21 @@ def topological(graph: Graph, machine: Machine, search: Search, ingress: float |
             return best
 
 
-def attainable(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
-    """Run algorithm 1 at the highest ingress for which it finds a plan, up to the one offered.
+def attainable(graph: Graph, machine: Machine, search: Search, ratio: int) -> Scaled | None:
+    """Run algorithm 1 at the highest ingress for which it finds a plan.
 
     The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
     constraints at the source's own peak rate. Then a bisection searches the ingress. It starts with one for which a
     plan is known. If algorithm 1 finds none there within its budget, it starts with half of it, a quarter, and so on.
     """
-    best = topological(graph, machine, search, ingress, ratio)
+    best = topological(graph, machine, search, None, ratio)
     if best is not None:
         return best
-    problem = Compressed(graph, machine, (1,) * len(graph.operators), ingress)
+    problem = Compressed(graph, machine, (1,) * len(graph.operators))
     singles = _placed(problem, problem.nothing())
     if singles is None:
         return None
-    low, high = singles.outcome.value * (1 - 1e-6), ingress or peak(graph, 1)
+    low, high = singles.outcome.value * (1 - 1e-6), peak(graph, 1)
     for _ in range(BISECTIONS):
         middle = low if best is None else math.sqrt(low * high)
         scaled = topological(graph, machine, search, middle, ratio)
@@ -121,36 +120,33 @@ def attainable(graph: Graph, machine: Machine, search: Search, ingress: float | 
     return best
 
 
-def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Scaled | None:
+def balanced(graph: Graph, machine: Machine) -> Scaled | None:
     """Search the plan that sustains most; None if there is no room for one replica of each operator."""
     most = limit(graph, machine)
     if len(graph.operators) > most:
         return None
     few = list(itertools.islice(replications(graph, most), FEW + 1))
-    best, placements = None, 0
-    enough = _bound(graph, ingress) * (1 - ROUNDING)
+    best: Scaled | None = None
+    enough = _bound(graph) * (1 - ROUNDING)
     for within, first in _starts(graph, machine, most):
         if best is not None and best.outcome.value >= enough:
             break
-        problem = Compressed(within, machine, first, ingress)
+        problem = Compressed(within, machine, first)
         climbed = _placed(problem, problem.nothing())
         while climbed is not None:
-            placements += climbed.placements
             if best is None or climbed.outcome.value > best.outcome.value * (1 + ROUNDING):
                 best = climbed
             climbed = _grown(climbed, most)
     if best is None:
         return None
     if len(few) <= FEW:
-        return _best_of_all(best, few, placements, NODES_OF_FEW)
+        return _best_of_all(best, few)
     draw = random.Random(0)
     for _ in range(RUINS):
         again = _placed(best.problem, _ruined(best.problem, best.outcome.plan, draw))
-        placements += 1
         if again is not None and again.outcome.value > best.outcome.value * (1 + ROUNDING):
             best = again
-    outcome = place(best.problem, Search(best_fit=False, budget=NODES), best.outcome.plan)
-    return Scaled(best.problem, outcome, placements + 1)
+    return Scaled(best.problem, place(best.problem, Search(budget=NODES), best.outcome.plan))
 
 
 def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, tuple[int, ...]]]:
@@ -167,13 +163,13 @@ def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, 
     yield graph, _start(graph, machine, START * most)
 
 
-def _bound(graph: Graph, ingress: float | None) -> float:
+def _bound(graph: Graph) -> float:
     """Compute an upper bound of what plans sustain: every operator has its most replicas, at the least cost."""
     nowhere, singles = Machine.of_threads(1), (1,) * len(graph.operators)
     patterns = [pattern.operators for pattern in graph.patterns] or [graph.operators]
     bases = [Compressed(graph.changed(operators=one, patterns=[]), nowhere, singles).base for one in patterns]
     each = zip(graph.operators, np.min(bases, axis=0).tolist(), strict=True)
-    return min([math.inf if ingress is None else ingress, *(o.replicas * NS / ns for o, ns in each if ns)])
+    return min((o.replicas * NS / ns for o, ns in each if ns), default=math.inf)
 
 
 def _limited(graph: Graph, pattern: Pattern) -> Graph:
@@ -197,17 +193,17 @@ def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
     return of(0, most)
 
 
-def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int, nodes: int) -> Scaled:
+def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]]) -> Scaled:
     """Search each replication whose bound allows a better plan.
 
     Of plans that are equally good within the tolerance, the one of fewest replicas wins.
     """
-    graph, machine, ingress = climbed.problem.application, climbed.problem.machine, climbed.problem.ingress
+    graph, machine = climbed.problem.application, climbed.problem.machine
     margin = max(ROUNDING, graph.tolerance)
     best: Scaled | None = None
-    complete, left = True, nodes
+    complete, left = True, NODES_OF_FEW
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
-        problem = Compressed(graph, machine, numbers, ingress)
+        problem = Compressed(graph, machine, numbers)
         # The search may skip plans that are clearly worse than the one from climbing.
         enough = climbed.outcome.value * (1 - 3 * margin)
         if best is not None:
@@ -215,14 +211,14 @@ def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placement
             enough = max(enough, best.outcome.value * (1 + (margin if more else ROUNDING)))
         if 1 / float(problem.bound(problem.nothing()[:, None, :])[0]) <= enough:
             continue
-        outcome = place(problem, Search(best_fit=False, budget=left), floor=enough)
-        placements, left = placements + 1, left - outcome.nodes
+        outcome = place(problem, Search(budget=left), floor=enough)
+        left -= outcome.nodes
         complete = complete and outcome.complete
         if outcome.plan is not None:
-            best = Scaled(problem, outcome, placements)
+            best = Scaled(problem, outcome)
     if best is None or climbed.outcome.value > best.outcome.value * (1 + margin):
         best = climbed  # the budget did not last
-    return Scaled(best.problem, replace(best.outcome, complete=complete), placements)
+    return Scaled(best.problem, replace(best.outcome, complete=complete))
 
 
 def _grown(best: Scaled, most: int) -> Scaled | None:
@@ -235,10 +231,10 @@ def _grown(best: Scaled, most: int) -> Scaled | None:
         if replicas in tried or sum(replicas) > most:
             continue
         tried.add(replicas)
-        grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
+        grown = Compressed(problem.application, problem.machine, replicas)
         candidate = _placed(grown, carried(problem, plan, grown))
         if candidate is not None and candidate.outcome.value > best.outcome.value * (1 + ROUNDING):
-            return replace(candidate, placements=len(tried) - 1)
+            return candidate
     return None
 
 
@@ -248,7 +244,7 @@ def _placed(problem: Compressed, plan: Array) -> Scaled | None:
     if plan[:, problem.nowhere].any():
         return None
     plan = improved(problem, plan, TRIES)
-    return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False), 1)
+    return Scaled(problem, Outcome(plan, 1 / float(problem.pressure(plan[:, None, :])[0]), 0, False))
 
 
 def _ruined(problem: Compressed, whole: Array | None, draw: random.Random) -> Array:

@@ -7,14 +7,12 @@
 - `first_fit` takes the replicas of `rlas`, in topological order, each on the first socket with room.
 - `round_robin` takes the replicas of `rlas`, on the sockets in turn.
 - `os` takes the replicas of `rlas`, and the operating system places their threads.
-- `random` draws replicas and places.
 - `exhaustive` examines all plans: the reference for the others, on small instances.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -40,47 +38,17 @@ RELAXATION = 1.25  # the factor by which first fit relaxes a constraint that it 
 
 @dataclass(frozen=True)
 class Task:
-    """The input of a strategy.
-
-    Attributes:
-        graph: The application, at the machine's clock.
-        machine: The machine.
-        ingress: Offered events per second; None: as many as the plan can take.
-        seed: Of `random`.
-    """
+    """The input of a strategy: the application and the machine."""
 
     graph: Graph
     machine: Machine
-    ingress: float | None = None
-    seed: int = 0
 
 
-def plan(
-    strategy: str,
-    graph: Graph,
-    machine: Machine,
-    ingress: float | None = None,
-    seed: int = 0,
-) -> Placed:
-    """Find a plan. The same input gives the same plan.
-
-    Args:
-        strategy: The name of the strategy.
-        graph: The application.
-        machine: The machine.
-        ingress: Offered events per second; None: as many as the plan can take.
-        seed: Of `random`.
-
-    Raises:
-        BadInput: No such strategy, no room for the operators, no ingress for a source without cost, or an instance too
-            large for `exhaustive`.
-    """
+def plan(strategy: str, graph: Graph, machine: Machine) -> Placed:
+    """Find a plan. The same input gives the same plan."""
     check(strategy)
-    if ingress is None:
-        peak(graph, 1)
-    elif not 0 < ingress < math.inf:
-        raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
-    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed))
+    peak(graph, 1)  # a source without cost has no plan
+    return STRATEGIES[strategy](Task(graph, machine))
 
 
 def check(strategy: str) -> None:
@@ -91,7 +59,7 @@ def check(strategy: str) -> None:
 
 def balanced(task: Task) -> Placed:
     """Maximise the sustained ingress; see scaling.balanced."""
-    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
+    scaled = scaling.balanced(task.graph, task.machine)
     if scaled is None:
         raise _no_room(task)
     return _from_scaled("balanced", task, scaled)
@@ -117,7 +85,7 @@ def first_fit(task: Task) -> Placed:
 
     If there is none, relax the violated constraints of the first socket with room, and pack everything anew.
     """
-    problem = Compressed(task.graph, task.machine, _rlas(task).problem.replicas, task.ingress)
+    problem = Compressed(task.graph, task.machine, _rlas(task).problem.replicas)
     # The ingress that the replicas sustain without fetching, on evenly loaded sockets.
     nothing = problem.nothing()[:, None, :]
     ingress = 1 / float(problem.bound(nothing)[0])
@@ -151,34 +119,12 @@ def os(task: Task) -> Placed:
     return _plan_of("os", task, _in_turn(task), pinned=False)
 
 
-def random_(task: Task) -> Placed:
-    """Draw operators that get one more replica until no room is left; then draw a socket for each replica."""
-    draw = random.Random(task.seed)
-    graph, machine = task.graph, task.machine
-    most = scaling.limit(graph, machine)
-    replicas = {operator.name: 1 for operator in graph.operators}
-    if len(replicas) > most:
-        raise _no_room(task)
-    while sum(replicas.values()) < most:
-        may = [o.name for o in graph.operators if replicas[o.name] < o.replicas]
-        if not may:
-            break
-        replicas[draw.choice(may)] += 1
-    left = _rooms(machine)
-    sockets: dict[str, list[int]] = {name: [] for name in replicas}
-    for name in (name for name, number in replicas.items() for _ in range(number)):
-        socket = draw.choice([i for i in range(machine.sockets) if left[i] > 0])
-        left[socket] -= 1
-        sockets[name].append(socket)
-    return _plan_of("random", task, sockets)
-
-
 def exhaustive(task: Task) -> Placed:
     """Find a plan of fewest replicas among all that sustain most."""
     most = scaling.limit(task.graph, task.machine)
     problems, plans = [], 0
     for replicas in scaling.replications(task.graph, most):
-        problems.append(Compressed(task.graph, task.machine, replicas, task.ingress))
+        problems.append(Compressed(task.graph, task.machine, replicas))
         plans += placement.number(problems[-1])
         if plans > placement.LARGEST:
             raise BadInput(
@@ -191,7 +137,7 @@ def exhaustive(task: Task) -> Placed:
         fewer = best is not None and sum(problem.replicas) < sum(best.problem.replicas)
         enough = 0.0 if best is None else best.outcome.value * (1 + (-ROUNDING if fewer else ROUNDING))
         if outcome.plan is not None and (best is None or outcome.value > enough):
-            best = Scaled(problem, outcome, len(problems))
+            best = Scaled(problem, outcome)
     if best is None:
         raise _no_room(task)
     return _from_scaled("exhaustive", task, best)
@@ -205,14 +151,13 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
     "first_fit": first_fit,
     "round_robin": round_robin,
     "os": os,
-    "random": random_,
     "exhaustive": exhaustive,
 }
 
 
 def _rlas(task: Task) -> Scaled:
-    search = Search("throughput", "paper", budget=PAPER_BUDGET)
-    scaled = scaling.attainable(task.graph, task.machine, search, task.ingress, COMPRESSION)
+    search = Search("throughput", PAPER_BUDGET)
+    scaled = scaling.attainable(task.graph, task.machine, search, COMPRESSION)
     if scaled is None:
         raise _no_room(task)
     return scaled
@@ -267,14 +212,12 @@ def _from_scaled(name: str, task: Task, scaled: Scaled, proved: bool | None = No
     assert outcome.plan is not None
     sockets = scaled.problem.places(outcome.plan)
     shown = outcome.complete if proved is None else proved
-    return _plan_of(name, task, sockets, placements=scaled.placements, proved=shown)
+    return _plan_of(name, task, sockets, proved=shown)
 
 
-def _plan_of(
-    name: str, task: Task, sockets: Places, pinned: bool = True, placements: int = 1, proved: bool = False
-) -> Placed:
+def _plan_of(name: str, task: Task, sockets: Places, pinned: bool = True, proved: bool = False) -> Placed:
     cores = assign_cores(task.graph, task.machine, sockets)
-    return Placed(name, task.graph, task.machine, sockets, cores, task.ingress, pinned, placements, proved)
+    return Placed(name, task.graph, task.machine, sockets, cores, pinned, proved)
 
 
 def _no_room(task: Task) -> BadInput:

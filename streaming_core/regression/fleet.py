@@ -109,14 +109,6 @@ class Queue:
     """
 
     def __init__(self, home: Home, run_id: str, host: str, round_: int = 0):
-        """Read nothing yet.
-
-        Args:
-            home: LOCKSTEP_HOME.
-            run_id: the run.
-            host: the connection of the lane's host.
-            round_: how often a person has cleared the lane in Airflow.
-        """
         self.host = host
         self._round = round_
         self._run = home.run(run_id)

@@ -218,7 +218,6 @@ class PassEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the engine."""
         self.runtime.stop()
 
     def process(self, rows: np.ndarray, text: np.ndarray) -> None:

@@ -90,19 +90,9 @@ def profile_of(
         return profiles.measure(generated, channel or profiles.CHANNEL, progress=progress), None
 
 
-def find(
-    profile: Profile,
-    machine: str | None = None,
-    threads: int | None = None,
-    strategy: str = strategies.DEFAULT,
-    seed: int = 0,
-) -> Placed:
-    """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
-
-    Raises:
-        BadInput: As `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
-    """
-    return find_on(profile, machine_for(machine, threads), strategy, seed)
+def find(profile: Profile, threads: int) -> Placed:
+    """The plan for so many threads of this host."""
+    return find_on(profile, host.machine(threads))
 
 
 def machine_for(name: str | None, threads: int | None) -> Machine:
@@ -116,12 +106,8 @@ def machine_for(name: str | None, threads: int | None) -> Machine:
     return Machine.named(name) if name is not None else host.machine(threads)
 
 
-def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT, seed: int = 0) -> Placed:
-    """The plan that a strategy finds for a machine.
-
-    Raises:
-        BadInput: As `strategies.plan`.
-    """
+def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT) -> Placed:
+    """The plan that a strategy finds for a machine."""
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
         graph = profile.graph(registry.load(profile.app), most, strategy in strategies.PUBLISHED)
@@ -129,7 +115,7 @@ def find_on(profile: Profile, where: Machine, strategy: str = strategies.DEFAULT
         raise BadInput(f"the profile of {profile.app} has no costs for {error.args[0]}; measure again") from None
     except ValidationError as error:
         raise BadInput(f"the profile of {profile.app} is invalid: {one_line(error)}; measure again") from None
-    return strategies.plan(strategy, graph, where, seed=seed)
+    return strategies.plan(strategy, graph, where)
 
 
 def planned(
@@ -182,12 +168,7 @@ def notes(placed: Placed) -> list[str]:
             "plan, and the prediction counts their work there"
         )
     if placed.machine.name != host.NAME:
-        clock, measured = placed.machine.clock_ghz, placed.graph.clock_ghz
-        if clock is None or measured is None:
-            of = "machine" if clock is None else "profile"
-            left_out.append(
-                f"row times are those measured here, not scaled to {placed.machine.name}: the {of} states no clock"
-            )
+        left_out.append(f"row times are those measured here, not scaled to {placed.machine.name}")
     return left_out
 
 
@@ -285,6 +266,4 @@ def as_dict(placed: Placed) -> dict[str, Any]:
             name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in placed.sockets
         },
         "notes": notes(placed),
-        "fetching_ns": [list(row) for row in estimated.fetching],
-        "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }

@@ -1,4 +1,4 @@
-"""Properties of this machine as the runtime sees them: its topology, and the pools that threads share."""
+"""The topology of this machine, as the runtime sees it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,3 @@ def topology() -> dict[str, Any]:
     from streaming_core import _runtime
 
     return json.loads(_runtime.probe())
-
-
-def pool_is_shared(pool: str, threads: int) -> bool:
-    """Whether two threads share a pool of operation chains.
-
-    A machine with one socket has two made-up sockets, and two threads have one each. Then `shared_per_socket` equals
-    `shared_nothing`.
-
-    Raises:
-        ValueError: The runtime does not know the pool.
-    """
-    from streaming_core import _runtime
-
-    return len(set(_runtime.pools(pool, threads))) < threads

@@ -137,8 +137,6 @@ class Profile(Document):
         ]
         return planned.Graph(
             app=self.app,
-            code_digest=self.code_digest,
-            workload=self.content_digest,
             tolerance=TOLERANCE,
             operators=patterns[0].operators,
             patterns=patterns,

@@ -162,7 +162,7 @@ class World:
         report |= {"code_digest": "c0de", "build": "abc123", "workload": source, "samples": passes}
         report |= {"is_bound": spec["scheme"] == "no_lock", "state_digest": digests["state_digest"]}
         report |= {"compile_seconds": 0.1, "peak_memory_bytes": 1 << 20, "topology": {"cores": 2}}
-        return report | {"host": {"name": "here", "load_before": [0.5, 0.4, 0.3], "load_after": 0.75}}
+        return report | {"host": {"name": "here", "load_before": 0.5, "load_after": 0.75}}
 
 
 def write_parts(folder: Path, table: pa.Table, parts: int = 1, name: str | None = None) -> None:

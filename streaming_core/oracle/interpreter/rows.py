@@ -71,7 +71,6 @@ class Keyed(dict):
         self.name = name
 
     def __missing__(self, key: Any) -> Any:
-        """Report a key that has no row."""
         raise KeyError(f"table {self.name} has no row with the key {key!r}")
 
 
@@ -84,7 +83,6 @@ class Inserting(dict):
         self.name, self.most, self.new = name, most, new
 
     def __missing__(self, key: Any) -> Any:
-        """Insert a row."""
         if len(self) == self.most:
             raise OverflowError(f"table {self.name} is full: it has at most {self.most} rows")
         row = self[key] = self.new()

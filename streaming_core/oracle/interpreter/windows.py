@@ -286,7 +286,6 @@ class Sessions(Windowed):
     """
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
-        """Begin without a session."""
         super().__init__(shared, operator, is_last)
         self.sets: dict[tuple, _Set] = {}  # by key
 

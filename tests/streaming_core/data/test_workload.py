@@ -329,14 +329,6 @@ def test_a_written_workload_is_read_back(app, small, tmp_path):
         assert pa.concat_tables(blocks).equals(expected)
 
 
-def test_the_manifest_records_thresholds(tmp_path):
-    manifest = workload.write("gs", {}, 10, 1, tmp_path / "w")
-    assert sorted(manifest["zipf"]) == ["zipf(10000, 0.6)", "zipf(250, 0.6)"]
-    digits = manifest["zipf"]["zipf(250, 0.6)"]
-    values = [int(digits[at : at + 16], 16) for at in range(0, len(digits), 16)]
-    assert values == generator.zipf(250, 0.6).thresholds.tolist()
-
-
 def tampered(value):
     """Another value of the same kind."""
     match value:

@@ -114,7 +114,7 @@ def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list
     return {operator.name: [draw.randrange(machine.sockets) for _ in range(count)] for operator, count in counts}
 
 
-def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
+def paper(name: str) -> Graph:
     """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
 
     The times of WC's Splitter and Counter on server A come from table 3. All other times and all sizes are assumptions
@@ -169,4 +169,4 @@ def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
             operator("account_balance", "partitioned", 900.0, 60.0, ("dispatcher", balance, none)),
             operator("sink", "sink", 100.0, 60.0, *((answer, default, one) for answer in answers), most=4096),
         ]
-    return Graph(app=name, clock_ghz=clock_ghz, operators=[*first, *rest])
+    return Graph(app=name, operators=[*first, *rest])

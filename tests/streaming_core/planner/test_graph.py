@@ -6,8 +6,6 @@ import pytest
 
 from streaming_core.errors import BadInput
 from streaming_core.planner.graph import GROUPS, Graph, Input, Operator, Pattern
-from streaming_core.planner.machine import Machine
-from tests.streaming_core.planner import drawn
 
 SOURCE = {"name": "source", "kind": "source", "inputs": [{"producer": None, "ns": 100}]}
 WORK = {
@@ -25,7 +23,7 @@ def read(tmp_path, *operators, **fields):
 
 
 def test_a_graph_is_read_from_its_file(tmp_path):
-    graph = read(tmp_path, SOURCE, WORK, SINK, code_digest="c", workload="w", clock_ghz=2.0)
+    graph = read(tmp_path, SOURCE, WORK, SINK)
     assert [*graph.by_name] == ["source", "work", "sink"]
     assert graph.by_name["work"].inputs[0].selectivity == {"default": 2}
     assert (graph.by_name["work"].replicas, graph.by_name["sink"].replicas) == (GROUPS, GROUPS)
@@ -89,15 +87,6 @@ def test_keys_are_dealt_like_the_runtimes_owner_map_deals_groups(number):
     for group in range(GROUPS):
         even[group * number // GROUPS] += 1
     assert [share[1] * GROUPS for share in shares] == pytest.approx(even)
-
-
-def test_times_scale_to_the_machines_clock():
-    server = Machine.named("server_b")
-    graph = drawn.paper("wc", clock_ghz=1.2)
-    assert graph.on(server).by_name["splitter"].inputs[0].ns == pytest.approx(1612.8 * 1.2 / 2.27)
-    assert graph.on(server).clock_ghz == 2.27
-    assert drawn.paper("wc", clock_ghz=None).on(server).by_name["splitter"].inputs[0].ns == 1612.8
-    assert graph.on(Machine.of_threads(2)) is graph
 
 
 def test_costs_come_from_the_pattern_most_similar_to_the_replicas():

@@ -1,4 +1,4 @@
-"""Branch and bound finds the best of all plans; examples show where the paper's search does not, and why."""
+"""Branch and bound finds the best of all plans; an example shows why the paper's bound may miss it."""
 
 import numpy as np
 import pytest
@@ -31,21 +31,21 @@ def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
 
 
 @examine(60)
-@given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]))
-def test_search_without_lossy_heuristics_finds_the_best_plan(seed, collocation, objective):
+@given(st.integers(0, 1_000_000))
+def test_search_finds_the_plan_that_sustains_most(seed):
     instance = problem(seed)
-    best = exhaustive(instance, objective)
-    placement = place(instance, Search(objective, collocation=collocation, best_fit=False))
+    best = exhaustive(instance)
+    placement = place(instance, Search())
     assert placement.complete
     assert (placement.plan is None) == (best.plan is None)
     assert placement.value == pytest.approx(best.value, rel=1e-9)
 
 
 @examine(30)
-@given(st.integers(0, 1_000_000), st.booleans(), st.sampled_from(["sustained", "throughput"]), st.sampled_from([1, 2]))
-def test_search_is_deterministic_with_any_heuristics(seed, collocation, objective, ratio):
+@given(st.integers(0, 1_000_000), st.sampled_from(["sustained", "throughput"]), st.sampled_from([1, 2]))
+def test_search_is_deterministic(seed, objective, ratio):
     instance = problem(seed, 9, ratio)
-    search = Search(objective, "paper", collocation, budget=200)
+    search = Search(objective, budget=200)
     placement, again = place(instance, search), place(problem(seed, 9, ratio), search)
     assert (placement.value, placement.nodes) == (again.value, again.nodes)
     assert (placement.plan is None) == (again.plan is None)
@@ -70,14 +70,14 @@ def test_improvement_keeps_a_plan_valid_and_never_makes_it_worse(seed):
 def test_search_returns_the_incumbent_unless_a_plan_is_better():
     instance = problem(3)
     best = exhaustive(instance)
-    placement = place(instance, Search(best_fit=False), best.plan)
+    placement = place(instance, Search(), best.plan)
     assert np.array_equal(placement.plan, best.plan)
 
 
 def test_a_search_ends_when_its_budget_is_spent():
     instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
-    assert place(instance, Search(best_fit=False, budget=3)).nodes == 3
-    assert not place(instance, Search(best_fit=False, budget=3)).complete
+    assert place(instance, Search(budget=3)).nodes == 3
+    assert not place(instance, Search(budget=3)).complete
 
 
 def test_exhaustive_search_refuses_too_many_plans():
@@ -88,7 +88,7 @@ def test_exhaustive_search_refuses_too_many_plans():
         exhaustive(instance)
 
 
-def test_papers_bound_prunes_the_best_plan():
+def test_papers_bound_is_not_sound():
     """A minimal example: two streams of different selectivity over-supply the sink.
 
     On one socket, `double` emits 10^7 rows per second. They take two thirds of the sink's time and give no outputs: R
@@ -106,23 +106,3 @@ def test_papers_bound_prunes_the_best_plan():
     best = exhaustive(instance, "throughput")
     assert best.value == pytest.approx(1e7 * 100 / 180)
     assert instance.overfed(instance.nothing()[:, None, :]).throughput[0] == pytest.approx(1e7 / 3)
-    assert place(instance, Search("throughput", "paper", best_fit=False)).value < 0.8 * best.value
-    assert place(instance, Search("throughput", "sound", best_fit=False)).value == pytest.approx(best.value)
-
-
-def test_best_fit_loses_the_best_plan():
-    """A minimal example: after any first decision, a source is on the smaller socket before `work` has a socket.
-
-    A source emits as much on either socket, so best fit takes the one with the least room. The other source and `work`
-    go together to the larger one, since each row of `work` is ten lines. All three would have fitted there.
-    """
-    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
-    work = Operator(name="work", kind="stateless", inputs=[Input(producer="source", ns=100.0, bytes=640.0)])
-    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=100.0, bytes=128.0)])
-    graph = Graph(app="smallest", operators=[source, work, sink])
-    machine = Machine(name="two", cores=[2, 3], latency=[[0.0, 100.0], [100.0, 0.0]])
-    instance = Compressed(graph, machine, (2, 1, 1))
-    best = exhaustive(instance)
-    assert best.value == pytest.approx(1e9 / 300)
-    assert place(instance, Search(best_fit=False)).value == pytest.approx(best.value)
-    assert place(instance, Search()).value == pytest.approx(best.value / 2)

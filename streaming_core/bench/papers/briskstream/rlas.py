@@ -110,7 +110,7 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
     known = _profile(app, profile.EVENTS)
     ways = []
     for threads in able:
-        plans = [planning.find(known, threads=threads).as_plan(), planning.replicated(registry.load(app), threads)]
+        plans = [planning.find(known, threads).as_plan(), planning.replicated(registry.load(app), threads)]
         if threads > 1 and threads == max(able):
             plans += _drawn(app, threads, DRAWN)
         fields: dict[str, Any] = {"app": app, "params": params, "pin": True}
