@@ -136,6 +136,7 @@ class Pages:
         """The overview: the state, the last night, what runs or waits; before the first run a page that says so.
 
         Args:
+            queued: the requests in Airflow's queue, as text.
             now: the time of the request; None for a page in a file, which shows no ages.
         """
         if not self.history.run_ids() and not queued:
@@ -176,6 +177,7 @@ class Pages:
         """`No runs yet`: how to start one, and the applications.
 
         Args:
+            here: the name of the page in the menu.
             is_served: whether Airflow serves the page, so that a button can start a run.
         """
         apps = {name: registry.load(name).doc.partition("\n")[0] for name in registry.kinds()}

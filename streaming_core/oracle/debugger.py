@@ -26,6 +26,8 @@ def debug(
     """Interpret a workload up to an event, then that event under pdb, which stops in each operator that it reaches.
 
     Args:
+        source: The workload.
+        event: The event, by its seq.
         stdin: Where pdb reads commands; None: this process's standard input.
         stdout: Where pdb writes; None: this process's standard output.
 
