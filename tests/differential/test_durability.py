@@ -275,7 +275,7 @@ def test_containers_survive_in_images(keys, people):
     params = shop.bind({"shelves": keys, "wallets": people})
     case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
     ways = [(s, t) for s in EXECUTORS["transactional"].axes()["scheme"] if s != "no_lock" for t in (1, 2, 3)]
-    rows, text, _ = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.bound.event)
 
     def new_engine():
         scheme, threads = dice.choice(ways)
@@ -293,7 +293,7 @@ def test_containers_survive_in_images(keys, people):
             engine = new_engine()
             engine.resume(standing, images)
             assert engine.checkpoint() == (standing, images)
-            sizes = [record.state[1] * size for _, record, size in case.program.tables]
+            sizes = [table.row.state[1] * table.size for table in case.program.bound.tables]
             grown += sum(len(image) > size for image, size in zip(images, sizes, strict=True))
         engine.finish(len(rows))
         metrics = json.loads(engine.metrics())
@@ -309,12 +309,12 @@ def test_containers_survive_in_images(keys, people):
 @pytest.mark.slow
 def test_invalid_image_is_refused():
     case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
-    rows, text, _ = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.bound.event)
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
     engine = make()
     engine.process(rows.view(np.uint8), len(rows), text)
     standing, (shelves, wallets) = engine.checkpoint()
-    length = case.program.tables[0][1].state[0]["buyers"].offset + 8
+    length = case.program.bound.tables[0].row.state[0]["buyers"].offset + 8
     longer = shelves[:length] + bytes([shelves[length] + 1]) + shelves[length + 1 :]
     for images in ([shelves], [shelves[:-1], wallets], [shelves + b" ", wallets], [b"", wallets], [wallets, shelves],
                    [longer, wallets], [b"\1" + shelves[1:-8], wallets]):  # fmt: skip

@@ -42,11 +42,11 @@ class Batch:
 
     def __init__(self, program, rows, line=b""):
         self.program = program
-        self.rows = np.zeros(len(rows), program.event.dtype(True))
+        self.rows = np.zeros(len(rows), program.bound.event.dtype(True))
         for i, (a, b) in enumerate(rows):
             self.rows[i] = (i, 0, a, b, (0, len(line)))
         self.text = ctypes.create_string_buffer(line + bytes(64), len(line) + 64)
-        self.out = np.zeros(1000, program.output.dtype(True))
+        self.out = np.zeros(1000, program.bound.output.dtype(True))
         self.blocks = []
         self.alloc = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(self._allocate)
         self.grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda emitter: 1)
