@@ -16,6 +16,7 @@ from infra.services.measurement import UNMEASURED
 from infra.services.pairs import Budget
 from infra.services.suspects import NotJudged
 from jobs.raw import write_raw
+from jobs.run_folder import read_plan
 from reports.history import History
 from reports.history.gate import note_path
 from streaming_core.regression.home import Home
@@ -70,7 +71,8 @@ def chosen(home: Home) -> list[tuple[str, str]]:
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.Build(reference.commit, home.root / "tree")
     put(baseline.tree, {"streaming_core/apps/sl.py": "", "streaming_core/apps/wc.py": ""})
-    return [(one.cell["cell"], one.why) for one in suspects.choose(home, FASTER, reference, baseline)]
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
+    return [(one.cell["cell"], one.why) for one in order]
 
 
 def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
@@ -100,7 +102,7 @@ def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
-    order = suspects.choose(home, FASTER, reference, baseline)
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
     late = Budget(time.monotonic() - 1, "its turn did not come")
     kept = suspects.measure(home, FASTER, order, baseline, late, lambda line: pytest.fail(line))
     assert {(row["cell"], row["pair"], row["error"]) for row in kept} == {
@@ -119,7 +121,7 @@ def test_measurement_out_of_time_leaves_no_partial_cell(home, monkeypatch, tmp_p
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
-    order = suspects.choose(home, FASTER, reference, baseline)
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
     short = Budget(time.monotonic() + 1.0, "time ended")
     for row in suspects.measure(home, FASTER, order, baseline, short, lambda line: None):
         assert (row["pair"], row["error"]) == (UNMEASURED, "time ended")
