@@ -149,7 +149,7 @@ class History:
             for name, row in sorted(facts.items())
         ]
         status = status_of(self.home, run_id)
-        note = left_json(gate.note_path(self.home, run_id)).get("note", "")
+        note = left_json(self.home.run(run_id) / gate.NOTE).get("note", "")
         run = Run(home=self.home, run_id=run_id, plan=plan, cells=cells, status=status, note=note)
         tasks = run.records
         by_name = {cell.name: cell for cell in cells}
