@@ -6,6 +6,7 @@ every module below it takes the run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jobs.command import run_stage
@@ -17,14 +18,14 @@ from reports.site import DATA_DOCS, DOCS, GLOSSARY, HERE, Place, beside_name, fi
 from reports.views.beside import before
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
-from streaming_core.storage import held, write_json
+from streaming_core.storage import below, held, json_text
 
 
-def publish(home: Home, run_id: str) -> str:
+def publish(home: Home, run_id: str) -> Run:
     """Write the pages of a run, and the pages that every run changes.
 
     Returns:
-        The sentence of the run.
+        The run.
 
     Raises:
         BadInput: there is no such run.
@@ -32,51 +33,50 @@ def publish(home: Home, run_id: str) -> str:
     history = History(home)
     run = history.run(run_id)
     pages = Pages(history)
-    write(home.reports / DATA_DOCS, pages.data_docs())  # first: menus link only to pages that exist
-    _publish_run(pages, run)
+    _write(home, [(DATA_DOCS, pages.data_docs())])  # first: menus link only to pages that exist
+    _write(home, _of_run(pages, run))
     performance(home, pages)
-    return run.sentence
+    return run
 
 
-def _publish_run(pages: Pages, run: Run) -> None:
-    """Write the pages of a run."""
-    write(run.report(file_name(run.run_id)), attachment(pages, run))
+def _of_run(pages: Pages, run: Run) -> Iterator[tuple[str, str]]:
+    """The files of a run, by their paths below the reports."""
+    folder = f"{run.run_id}/"
+    yield folder + file_name(run.run_id), attachment(pages, run)
     for cell in run.cells:
-        write(run.report(f"{cell.name}.html"), pages.cell(run, cell))
-        _write_all(run.home, pages.cell_chart(cell))
+        yield f"{folder}{cell.name}.html", pages.cell(run, cell)
+        yield from pages.cell_chart(cell).items()
     if (earlier := before(pages.history, run)) is not None:
-        write(run.report(beside_name(earlier)), pages.beside(run, pages.history.run(earlier)))
-    write(run.report("inputs.html"), pages.inputs(run))
+        yield folder + beside_name(earlier), pages.beside(run, pages.history.run(earlier))
+    yield folder + "inputs.html", pages.inputs(run)
     if (built := pages.built(run)) is not None:
-        write(run.report("warehouse.html"), built)
-    write(run.report("index.html"), pages.overview(run))
-    write_json(run.report("summary.json"), summary(run))
+        yield folder + "warehouse.html", built
+    yield folder + "index.html", pages.overview(run)
+    yield folder + "summary.json", json_text(summary(run))
     if pages.speed.has_measured(run):
         page, svgs = pages.performance(run)
-        _write_all(run.home, svgs)
-        write(run.report("performance.html"), page)
+        yield from svgs.items()
+        yield folder + "performance.html", page
 
 
 def performance(home: Home, pages: Pages | None = None) -> None:
     """Write the performance page, the overview and the list of runs."""
-    reports, pages = home.reports, pages or Pages(History(home))
-    write(reports / "style.css", (HERE / "style.css").read_text())
+    pages = pages or Pages(History(home))
     page, svgs = pages.performance()
-    _write_all(home, svgs)
-    write(reports / "performance.html", page)
-    for page_of_site in (DOCS, GLOSSARY):  # a reader of files has no documentation site beside them
-        write(reports / page_of_site, pages.docs())
     latest = pages.history.latest()
-    write(reports / "inputs.html", pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs"))
-    with held(reports / "index.html"):
-        write(reports / "index.html", pages.index())
-    with held(reports / "runs.html"):
-        write(reports / "runs.html", pages.runs())
+    files = {"style.css": (HERE / "style.css").read_text(), **svgs, "performance.html": page}
+    files |= dict.fromkeys((DOCS, GLOSSARY), pages.docs())  # a reader of files has no documentation site beside them
+    files["inputs.html"] = pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs")
+    _write(home, files.items())
+    for name, text in (("index.html", pages.index), ("runs.html", pages.runs)):
+        with held(home.reports / name):
+            write(home.reports / name, text())
 
 
-def _write_all(home: Home, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        write(home.reports / name, text)
+def _write(home: Home, files: Iterable[tuple[str, str]]) -> None:
+    """Write files, by their paths below the reports."""
+    for name, text in files:
+        write(below(home.reports, *name.split("/")), text)
 
 
 def refresh(home: Home) -> None:
@@ -106,4 +106,4 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    ending.end("publish", lambda: run_stage(publish, __doc__))
+    ending.end("publish", lambda: run_stage(lambda home, run_id: publish(home, run_id).sentence, __doc__))

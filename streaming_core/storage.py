@@ -215,16 +215,17 @@ def absolute(path: Path) -> Path:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON, so that `path` is either absent or whole."""
-    write_text(path, _json(value))
+    write_text(path, json_text(value))
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
+    """JSON as it stands in files."""
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 def save_json(path: Path, value: object) -> None:
     """As `write_json`, to a file that the user chose. Raises the errors of `save_text`."""
-    save_text(path, _json(value))
+    save_text(path, json_text(value))
 
 
 def save_text(path: Path, text: str) -> None:

@@ -30,4 +30,4 @@ def publish(
         print(f"benchmarks: {page.publish(home())}")
         publish.performance(home())
     else:
-        print(f"publish: {publish.publish(home(), run_id)}")
+        print(f"publish: {publish.publish(home(), run_id).sentence}")

@@ -80,17 +80,16 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
     checked = request(home, ref, run_id, names)
     baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
     rows = measurement.measure(home, checked.run_id, checked.cells, baseline, say)
-    return keep(home, checked.run_id, checked.ref, rows, say)
+    keep(home, checked.run_id, checked.ref, rows, say)
+    return publish(home, checked.run_id)
 
 
-def keep(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> Run:
-    """Store measured pairs of a run, rebuild the marts and publish the run's pages; the run with its verdicts."""
+def keep(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:
+    """Store measured pairs of a run, and rebuild the marts."""
     store(home, run_id, ref, rows, say)
     with redirect_stdout(sys.stderr):  # dbt prints its progress on stdout
         summary = marts.build(home, run_id)
     say(summary)
-    publish(home, run_id)
-    return History(home).run(run_id)
 
 
 def store(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:

@@ -70,25 +70,27 @@ def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
     Returns:
         The sentence about the speed of the run's cells beside the reference.
     """
-    regression = read_plan(home, run_id)["regression"]
-    minutes, against = regression["gate_minutes"], regression["gate_against"]
+    plan = read_plan(home, run_id)
+    minutes, against = plan["regression"]["gate_minutes"], plan["regression"]["gate_against"]
     ends = time.monotonic() + 60 * minutes
     note_path(home, run_id).unlink(missing_ok=True)
+    note = ""
     try:
         reference = find_reference(home, run_id, against)
         baseline = _built(home, reference, say)
+        label = against or short(reference.commit)
+        remedy = f"raise gate_minutes, or type `lockstep gate --against {label} {run_id}`"
+        budget = Budget(ends, f"the {minutes:g} minutes of the speed gate ended before its turn; {remedy}")
+        suspects = choose(home, run_id, plan["cells"], reference, baseline)
+        rows = measure(home, run_id, suspects, baseline, budget, say)
+        if not rows:
+            return "no cell was measured: none equals the oracle, or the time was too short"
+        evaluation.keep(home, run_id, reference.ref, rows, say)
     except NotJudged as error:
+        note = f"not judged: {error}"
         write_json(note_path(home, run_id), {"note": str(error)})
-        publish(home, run_id)
-        return f"not judged: {error}"
-    label = against or short(reference.commit)
-    remedy = f"raise gate_minutes, or type `lockstep gate --against {label} {run_id}`"
-    budget = Budget(ends, f"the {minutes:g} minutes of the speed gate ended before its turn; {remedy}")
-    suspects = choose(home, run_id, reference, baseline)
-    rows = measure(home, run_id, suspects, baseline, budget, say)
-    if not rows:
-        return "no cell was measured: none equals the oracle, or the time was too short"
-    return evaluation.keep(home, run_id, reference.ref, rows, say).gate_sentence
+    run = publish(home, run_id)
+    return note or run.gate_sentence
 
 
 def find_reference(home: Home, run_id: str, against: str) -> Reference:
@@ -136,8 +138,8 @@ def last_green_night(home: Home, run_id: str) -> str | None:
     return None
 
 
-def choose(home: Home, run_id: str, reference: Reference, baseline: Build) -> list[Suspect]:
-    """The cells of a run that equal the oracle, in the order in which the gate measures them."""
+def choose(home: Home, run_id: str, cells: list[dict], reference: Reference, baseline: Build) -> list[Suspect]:
+    """Those of a run's planned cells that equal the oracle, in the order in which the gate measures them."""
     facts = _facts(home, run_id)
     before = _facts(home, reference.night) if reference.night else {}
     history = History(home)
@@ -147,7 +149,7 @@ def choose(home: Home, run_id: str, reference: Reference, baseline: Build) -> li
         if row["verdict"] in JUDGED:
             judged[row["cell"]] = max(row["run_id"], judged.get(row["cell"], ""))
     suspects, current = [], build.checkout().tree
-    for cell in read_plan(home, run_id)["cells"]:
+    for cell in cells:
         name = cell["cell"]
         # The gate measures builds of the engine, which does not run cells of executor spark.
         if facts.get(name, {}).get("verdict") != "equal" or not is_of_engine(cell):

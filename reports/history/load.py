@@ -148,7 +148,8 @@ class History:
             for name, row in sorted(facts.items())
         ]
         status = status_of(self.home, run_id)
-        run = Run(home=self.home, run_id=run_id, plan=plan, cells=cells, status=status, note=self._note(run_id))
+        note = left_json(self.home.run(run_id) / gate.NOTE).get("note", "")
+        run = Run(home=self.home, run_id=run_id, plan=plan, cells=cells, status=status, note=note)
         tasks = run.records
         by_name = {cell.name: cell for cell in cells}
         for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
@@ -169,10 +170,6 @@ class History:
         if error := (tasks.get(Stage.SPEED_GATE) or {}).get("error"):
             run.note = f"the task {Stage.SPEED_GATE} failed: {error}"
         return run
-
-    def _note(self, run_id: str) -> str:
-        """The reason for a speed gate without a baseline; empty if it had one."""
-        return left_json(self.home.run(run_id) / gate.NOTE).get("note", "")
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """The fields `red_since` and `green_builds` of `Results`.

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from reports.history.cell import Cell
 from reports.history.load import History
 from reports.history.run import Run
-from streaming_core.storage import left_json
 
 LOOKED = 15  # earlier runs, searched for one that shares a cell
 
@@ -77,7 +76,6 @@ def before(history: History, run: Run) -> str | None:
     mine = {cell.name for cell in run.cells}
     earlier = [run_id for run_id in history.run_ids() if run_id < run.run_id]
     for run_id in reversed(earlier[-LOOKED:]):
-        planned = left_json(history.home.run(run_id) / "plan.json").get("cells", [])
-        if mine & {cell["cell"] for cell in planned}:
+        if mine & {cell["cell"] for cell in history.plan(run_id).get("cells", [])}:
             return run_id
     return None

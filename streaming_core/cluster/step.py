@@ -16,7 +16,6 @@ from streaming_core.data import rows as row_format
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.kernels.program import Program
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Resolved
 from streaming_core.run.failure import runtime_failures
 
 STREAM = "stream"  # the column with the number of a row's stream, of a windowed operator with several
@@ -42,7 +41,8 @@ class Intake:
     """The input of an operator: it encodes tables as rows of the runtime."""
 
     def __init__(self, whole: Program, operator: Operator):
-        self._records = records_of(whole, operator)
+        """Resolve the records of the operator's streams."""
+        self._records = [whole.bound.records[record] for record in operator.streams]
         strides = [record.event[1] for record in self._records]
         # The number of the stream is the last word of a row.
         self.stride = max(strides) if len(strides) == 1 else -(-max(strides) // 8) * 8 + 8
@@ -94,15 +94,6 @@ class Intake:
         return pa.table(columns)
 
 
-def records_of(whole: Program, operator: Operator) -> list[Resolved]:
-    """The records of an operator's streams. An operator without windows has one stream."""
-    if operator.window is None or operator.kind == "sink":
-        return [operator.input.resolve(whole.params)]
-    streams = operator.window.streams
-    inputs = [operator.inputs[streams.index(number)] for number in range(len(operator.window.states))]
-    return [one.emitted.resolve(whole.params) for one in inputs]
-
-
 def column_of(stream: int, field: str) -> str:
     """The column of a field of one of several streams."""
     return f"{stream}_{field}"
@@ -123,7 +114,7 @@ def program_of(whole: Program, step: Step, intake: Intake) -> dict[str, Any]:
         "event": {"stride": intake.stride},
         "operators": operators,
         "outputs": [len(operators) - 1],
-        "columns": row_format.layout(step.operators[-1].emitted.resolve(whole.params)),
+        "columns": whole.bound.records[step.operators[-1].emitted].layout,
     }
 
 
@@ -140,7 +131,7 @@ class Running:
         """
         self._operator = step.operators[0]
         self._intake = Intake(whole, self._operator)
-        self._output = step.operators[-1].emitted.resolve(whole.params)
+        self._output = whole.bound.records[step.operators[-1].emitted]
         self._kernels = whole
         # Windows keep texts beyond their block, so outputs may name texts of earlier blocks.
         self._texts = row_format.nameable_text() if self._operator.kind == "windowed" else None
@@ -198,7 +189,7 @@ class Running:
             return None
         keys, data = self._engine.states(0)
         column = None if keys is None else row_format.key_column(keys)
-        return row_format.decode_state(data, self._operator.state.resolve(self._kernels.params), column)
+        return row_format.decode_state(data, self._kernels.bound.records[self._operator.state], column)
 
 
 class Dealing:

@@ -217,7 +217,7 @@ class StageTask:
     def columns(self) -> pa.Schema:
         """The columns of the stage's own rows, behind `seq`."""
         program, operator = self._prepared.program, self._stage.operator
-        return program.event.arrow() if operator is None else Intake(program, operator).columns
+        return program.bound.event.arrow() if operator is None else Intake(program, operator).columns
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Take rows in order; yield rows for the consumers."""
@@ -378,7 +378,7 @@ def run_stage(pass_: SparkPass, number: int, batches: Iterable[pa.RecordBatch]) 
 
 def run_sink(pass_: SparkPass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The sink, on rows as for `run_stage`: number the outputs of each event, digest them, and write them."""
-    schema = pass_.prepared.program.output.arrow(("seq", "sub"))
+    schema = pass_.prepared.program.bound.output.arrow(("seq", "sub"))
     share = -1
     with _noting_failure(pass_, "sink", lambda: share):
         sink: _Sink | None = None

@@ -23,6 +23,7 @@ from streaming_core.conformance.texts import BLANKS, BYTES, variants
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed, unknown
 from streaming_core.language.application import App
+from streaming_core.language.bound import BoundApp
 from streaming_core.language.record import Array, Scalar, Text
 from streaming_core.language.sources import TAG
 from streaming_core.oracle.interpreter import Interpreter
@@ -106,7 +107,7 @@ class Material:
         if app.streams is not None:
             for row in self.rows:
                 row |= {name: row[name] % NEAR for name, kind in self.fields(row) if _is_number(kind)}
-        bounds = [one.window.bound(one.name, self.params) for one in app.operators if one.window is not None]
+        bounds = BoundApp(app, self.params).windows.values()
         # The longest window says how far apart events must be. Without windows, `ts` stays as it is.
         self.advance, self.size = max(((one.advance, one.size) for one in bounds), key=max, default=(1, 0))
         self.is_session = any(one.window is not None and one.window.kind == "session" for one in app.operators)

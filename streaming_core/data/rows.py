@@ -63,7 +63,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
     if bases[-1] >= 1 << 32:
         raise BadInput("the text of a block must be smaller than 4 GiB; use fewer events per block")
     text = np.concatenate([*(text for of_batch in texts for text in of_batch), np.zeros(TEXT_PADDING, np.uint8)])
-    columns = json.dumps(layout(record))
+    columns = json.dumps(record.layout)
     sub = "sub" in table.column_names
     at = total = 0
     for batch in batches:
@@ -83,16 +83,6 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
         total += _runtime.fill_rows(part, (n, rows.itemsize), text, (seq, subs), columns, values, begins)
         at += n
     return rows, text, total & MASK
-
-
-def layout(record: Resolved) -> list[dict]:
-    """The columns of a row as the runtime has them in a program."""
-    columns = []
-    for slot in record.event[0].values():
-        assert isinstance(slot.type, Scalar | Text | Array)  # events and outputs hold no container
-        kind = slot.type.item if isinstance(slot.type, Array) else slot.type
-        columns.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
-    return columns
 
 
 def _text(column: pa.Array) -> np.ndarray:

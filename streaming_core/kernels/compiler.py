@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from numba.core.errors import NumbaError
 
@@ -26,10 +25,8 @@ from streaming_core.kernels.plans import passes
 from streaming_core.kernels.row_positions import positions_kernel
 from streaming_core.kernels.transaction import Bound
 from streaming_core.kernels.vocabulary import WORDS
-from streaming_core.language import tables
-from streaming_core.language.application import App
+from streaming_core.language.bound import BoundApp
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Resolved
 from streaming_core.language.source import named
 from streaming_core.machine_code import emission
 
@@ -46,8 +43,7 @@ class Work:
         kernels: Object files by name.
     """
 
-    app: App
-    params: dict[str, Any]
+    program: BoundApp
     operator: Operator
     translator: Translator
     functions: dict[str, Callable] = field(default_factory=dict)
@@ -56,10 +52,8 @@ class Work:
     kernels: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.event = self.operator.input.resolve(self.params)
-        self.output = self.operator.emitted.resolve(self.params)
-        self.rows = [table.row.resolve(self.params) for table in self.app.tables]
-        self.sizes = [tables.size(self.app, table, self.params) for table in self.app.tables]
+        self.records = self.program.records
+        self.event, self.output = self.records[self.operator.input], self.records[self.operator.emitted]
         self.bound = self.tables()
 
     def tables(self, spans: list[tuple[int, int]] | None = None, seen: list[set[str]] | None = None) -> Bound:
@@ -69,18 +63,7 @@ class Work:
             spans: By table the bytes of a row that a READ copies; None: all.
             seen: By table the set that collects the fields that post-processing reads; None: collect nothing.
         """
-        indexes = [tables.index(self.app, table, self.params) for table in self.app.tables]
-        names = [table.name for table in self.app.tables]
-        return Bound(self.rows, self.sizes, self.event, indexes, names, spans=spans or [], seen=seen)
-
-    def state(self) -> Resolved:
-        """Resolve the record of the operator's state."""
-        return self.operator.kept.resolve(self.params)
-
-    def stream(self, number: int) -> Resolved:
-        """Resolve the rows of a stream of a windowed operator."""
-        assert self.operator.window is not None
-        return self.operator.inputs[self.operator.window.streams.index(number)].emitted.resolve(self.params)
+        return Bound(self.program.tables, self.event, spans=spans or [], seen=seen)
 
 
 def translate(work: Work) -> None:
@@ -94,25 +77,27 @@ def translate(work: Work) -> None:
 def map_batches(work: Work) -> None:
     """Compile the kernel of a stateless operator."""
     record = work.operator.scratch
-    scratch = record.resolve(work.params) if record is not None else None
+    scratch = work.records[record] if record is not None else None
     work.kernels["map"] = batches.map_kernel(work.functions["map"], work.event, work.output, scratch)
 
 
 def process_batches(work: Work) -> None:
     """Compile the kernel of an operator with state."""
-    work.kernels["process"] = batches.process_kernel(work.functions["process"], work.event, work.state(), work.output)
+    state = work.records[work.operator.kept]
+    work.kernels["process"] = batches.process_kernel(work.functions["process"], work.event, state, work.output)
 
 
 def flush_states(work: Work) -> None:
     """Compile the kernel that flushes states at the end of the stream, if the operator has one."""
     if "flush" in work.functions:
-        work.kernels["flush"] = batches.flush_kernel(work.functions["flush"], work.state(), work.output)
+        state = work.records[work.operator.kept]
+        work.kernels["flush"] = batches.flush_kernel(work.functions["flush"], state, work.output)
 
 
 def observe(work: Work) -> None:
     """Learn which bytes of each table's rows post-processing reads."""
     # This kernel only shows which fields post-processing reads: READs need not copy more.
-    scout = work.tables(seen=[set() for _ in work.rows])
+    scout = work.tables(seen=[set() for _ in work.program.tables])
     phases.post_kernel(work.functions["post"], work.event, scout, work.output)
     work.bound = work.tables(spans=scout.spans_seen())
 
@@ -160,21 +145,21 @@ def compile_key_kernels(work: Work) -> None:
     """Compile a kernel per stream that emits the keys of its rows."""
     window, functions = work.operator.window, work.functions
     assert window is not None
-    key = window.key.resolve(work.params)
-    for stream in range(len(window.states)):
+    for stream, rows in enumerate(work.operator.streams):
         keys = functions.get(f"keys_{stream}") or (windows.field_key(window.field) if window.field else windows.no_keys)
-        work.kernels[f"keys_{stream}"] = windows.keys_kernel(keys, work.stream(stream), key)
+        work.kernels[f"keys_{stream}"] = windows.keys_kernel(keys, work.records[rows], work.records[window.key])
 
 
 def compile_window_kernels(work: Work) -> None:
     """Compile the kernels that update, slide and finish windows."""
     window = work.operator.window
     assert window is not None
-    key, states = window.key.resolve(work.params), [state.resolve(work.params) for state in window.states]
+    key, states = work.records[window.key], [work.records[state] for state in window.states]
     for role, function in work.functions.items():
         what, _, stream = role.partition("_")
         if what != "keys":
-            event, output = work.stream(int(stream)) if stream else None, work.output if role != "slide" else None
+            event = work.records[work.operator.streams[int(stream)]] if stream else None
+            output = work.output if role != "slide" else None
             work.kernels[role] = windows.window_kernel(function, event, key, states, output, window.kind == "session")
 
 
@@ -187,7 +172,7 @@ STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {
 }
 
 
-def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
+def compile_kernels(program: BoundApp) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
     """Return object files by kernel name, and by table which bytes of a row the READs of a transaction copy.
 
     Raises:
@@ -195,9 +180,9 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
     """
     kernels: dict[str, bytes] = {}
     spans: list[tuple[int, int]] = []
-    translator = Translator(app, params, WORDS, entry.compiled)  # translates once what operators share
-    for operator in app.operators[1:-1]:
-        work = Work(app, params, operator, translator)
+    translator = Translator(program, WORDS, entry.compiled)  # translates once what operators share
+    for operator in program.app.operators[1:-1]:
+        work = Work(program, operator, translator)
         for step in STEPS[operator.kind]:
             try:
                 step(work)

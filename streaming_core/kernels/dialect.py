@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from streaming_core.kernels import scan
-from streaming_core.language import tables
-from streaming_core.language.application import App, Constant
+from streaming_core.language.application import Constant
+from streaming_core.language.bound import BoundApp
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Record
 from streaming_core.language.source import Source
@@ -48,8 +48,7 @@ class Translator:
     """Translates the functions of one bound application.
 
     Args:
-        app: The application.
-        params: Its bound parameters.
+        program: The bound application.
         words: Words by name, as the compiler implements them.
         wrap: Wraps each translated function, with njit for example.
 
@@ -58,11 +57,10 @@ class Translator:
         conditions: Functions of `txn.require`, likewise.
     """
 
-    def __init__(self, app: App, params: dict[str, Any], words: dict[str, Any], wrap: Callable[[Callable], Any]):
-        self.app, self.params, self.words, self.wrap = app, params, words, wrap
+    def __init__(self, program: BoundApp, words: dict[str, Any], wrap: Callable[[Callable], Any]):
+        self.program, self.words, self.wrap = program, words, wrap
         self.modifications: list[Callable] = []
         self.conditions: list[Callable] = []
-        self.constants: dict[Constant, np.ndarray] = {}
         self._done: dict[tuple[Callable, Record | None], Any] = {}
 
     def translate(self, function: Callable, output: Record | None = None) -> Any:
@@ -82,12 +80,6 @@ class Translator:
         if function not in known:
             known.append(function)
         return known.index(function)
-
-    def constant(self, constant: Constant) -> np.ndarray:
-        """Return the values of a side table."""
-        if constant not in self.constants:
-            self.constants[constant] = tables.constant(self.app, constant, self.params)
-        return self.constants[constant]
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -131,7 +123,7 @@ class _Rewriter(ast.NodeTransformer):
         """Return the number that an outer name stands for; register the values of a constant."""
         value = self.source.outer(node)
         if isinstance(value, Constant):
-            self.globals[node.id] = self.translator.constant(value)
+            self.globals[node.id] = self.translator.program.constants[value]
             return node
         return node if value is None else self.number(value)
 
@@ -142,7 +134,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def number(self, value: Any) -> ast.expr:
         """Return the constant that a name outside the function stands for."""
-        value = self.translator.params[value.name] if isinstance(value, ParamRef) else value
+        value = self.translator.program.params[value.name] if isinstance(value, ParamRef) else value
         return ast.Constant(value.item() if isinstance(value, np.generic) else value)
 
     # --- statements

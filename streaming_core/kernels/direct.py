@@ -68,7 +68,7 @@ def _row_at(builder, txn, held, row, number):
     """Return the address of row `number` of the table that `row` names."""
     tables = code.load(builder, held.context, abi.EXECUTE_TABLES, code.PTR, code.CONTEXT)
     base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
-    return code.at(builder, base, builder.mul(number, code.i64(txn.bound.tables[row.table].state[1])))
+    return code.at(builder, base, builder.mul(number, code.i64(txn.bound.tables[row.table].row.state[1])))
 
 
 @intrinsic
@@ -178,7 +178,7 @@ def _room(context, builder, held, begin, size: int):
 @intrinsic
 def _keep_row(typingctx, txn, row):
     """Copy a row, as it is before the event, behind the earlier copies for modifications."""
-    size = txn.bound.tables[row.table].state[1]
+    size = txn.bound.tables[row.table].row.state[1]
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -193,7 +193,7 @@ def _keep_row(typingctx, txn, row):
 @intrinsic
 def _kept_row(typingctx, txn, row):
     """Return the address of the next copied row."""
-    size = txn.bound.tables[row.table].state[1]
+    size = txn.bound.tables[row.table].row.state[1]
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -220,7 +220,7 @@ def _name(txn, table, key):
     if not isinstance(txn, DirectType):
         return None
     # The first pass checks a dense row. Every pass looks up the index of a table.
-    if txn.drops or (isinstance(table, types.IntegerLiteral) and txn.bound.indexes[table.literal_value]):
+    if txn.drops or (isinstance(table, types.IntegerLiteral) and txn.bound.tables[table.literal_value].index):
         return lambda txn, table, key: tx.name_row(txn, table, key)
     return lambda txn, table, key: _known_row(txn, table, key)
 
@@ -257,7 +257,7 @@ def _require(txn, condition, rows):
     namespace = {"function": function, "fail": _fail, "address": _address, "arena": _arena, "request": request_row}
     namespace["argument"] = _argument
     for j, table in enumerate(tables):
-        namespace[f"row_{j}"] = entry.row_maker(txn.bound.tables[table], False)
+        namespace[f"row_{j}"] = entry.row_maker(txn.bound.tables[table].row, False)
     source = f"def check(txn, condition, rows):\n    if not function({', '.join(operands)}):\n        fail(txn)\n"
     exec(source, namespace)
     return namespace["check"]
@@ -270,7 +270,8 @@ def _modify(txn, row, function, extra):
     act, others = txn.modifications[function.literal_value], tx.row_tables(extra)
     namespace = {"act": act, "accepted": _is_accepted, "address": _address, "arena": _arena, "request": request_row}
     namespace |= {"argument": _argument, "keep": _keep_row, "kept": _kept_row}
-    namespace |= {f"row_{j}": entry.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
+    records = [txn.bound.tables[table].row for table in (row.table, *others)]
+    namespace |= {f"row_{j}": entry.row_maker(record, False) for j, record in enumerate(records)}
     lines = [f"keep(txn, extra[{j}])" for j in range(len(others))] if txn.checks else []
     if txn.acts:
         rows = ["row_0(address(txn, row), 0, arena(txn))"]

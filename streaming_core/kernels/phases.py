@@ -237,9 +237,9 @@ def _namespace(
         "make_event": entry.row_maker(event, True),
     }
     for t, table in enumerate(bound.tables):
-        namespace[f"copy_{t}"] = _copier(0, table.state[1])
+        namespace[f"copy_{t}"] = _copier(0, table.row.state[1])
         namespace[f"read_{t}"] = _copier(*bound.spans[t])
-        namespace[f"row_{t}"] = entry.row_maker(table, False)
+        namespace[f"row_{t}"] = entry.row_maker(table.row, False)
     namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
     namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
     return namespace
@@ -282,7 +282,7 @@ class _Calls:
 
     def address(self, t: int) -> str:
         """Return the source of the address of the access's row, in table t."""
-        return f"table_{t} + row * {self._bound.tables[t].state[1]}"
+        return f"table_{t} + row * {self._bound.tables[t].row.state[1]}"
 
     def _captured(self, tables: tuple[int, ...]) -> str:
         stride = self._bound.row_stride

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from streaming_core import errors, machine_code
-from streaming_core.data.rows import layout
 from streaming_core.kernels.emits import emits
-from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
+from streaming_core.language.bound import BoundApp
 from streaming_core.language.code import code_digest
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Scalar, Text
+from streaming_core.language.tables import BoundTable
 from streaming_core.language.window import Window
 from streaming_core.storage import digest_of
 
@@ -49,41 +49,27 @@ class Program:
     """What the runtime needs to run an application. Keeps the kernels' addresses alive.
 
     Args:
-        app: The application.
-        params: Its bound parameters.
+        bound: The bound application.
         kept: The folder of machine code.
-        whole: The program of the application that contains `app`; this program uses its kernels.
+        whole: The program of the application that contains this one; this program uses its kernels.
 
     Attributes:
         description: The program of runtime/ABI.md, as a dict.
         compile_seconds: Time until the kernels were ready; runs report it apart.
-        event: The resolved event record.
-        output: The resolved output record.
-        tables: Table, resolved row and number of rows.
         initial: The initial rows, by table.
-        indexes: The index of each table, or None.
-        keys: The initial keys of each table (tables.keys), or None.
-        states: Operator and resolved state.
+        keys: The initial keys of each table, or None.
     """
 
-    def __init__(self, app: App, params: dict[str, Any], kept: machine_code.Kept, whole: Program | None = None):
+    def __init__(self, bound: BoundApp, kept: machine_code.Kept, whole: Program | None = None):
         started = time.perf_counter()
-        self.app, self.params = app, params
-        self.event = app.event.resolve(params)
-        self.output = app.outputs.resolve(params)
-        self.tables = [(t, t.row.resolve(params), tables.size(app, t, params)) for t in app.tables]
-        self.initial = [tables.initial_rows(app, table, row, params) for table, row, _ in self.tables]
-        self.indexes = [tables.index(app, table, params) for table in app.tables]
-        self.keys = [
-            None if index is None else tables.keys(app, table, params)
-            for table, index in zip(app.tables, self.indexes, strict=True)
-        ]
-        self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
-        self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
-        self.description["columns"] = layout(self.output)
-        if app.unordered is not None:
-            names = [*self.output.event[0]]
-            self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
+        self.bound, self.app, self.params = bound, bound.app, bound.params
+        self.initial = [table.initial_rows() for table in bound.tables]
+        self.keys = [table.keys() for table in bound.tables]
+        self.description = self._transaction() if self.app.kind == "transaction" else self._dataflow()
+        self.description["columns"] = bound.output.layout
+        if self.app.unordered is not None:
+            names = [*bound.output.event[0]]
+            self.description["unordered"] = [names.index(name) for name in self.app.unordered.columns]
         self._loaded: dict[str, machine_code.Loaded]
         self._spans: list
         if whole is not None:
@@ -103,7 +89,7 @@ class Program:
 
     def part(self, app: App) -> Program:
         """Return the program of a part of the application (App.upto, App.only), with the kernels of this one."""
-        return Program(app.check(), self.params, machine_code.Kept(None), self)
+        return Program(BoundApp(app.check(), self.params), machine_code.Kept(None), self)
 
     @property
     def makes_texts(self) -> bool:
@@ -133,11 +119,9 @@ class Program:
             for name in _NUMBERS:
                 entry.get("window", {}).pop(name, None)
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
-        keys = [one and one.key.name for one in self.indexes]
+        keys = [table.index and table.index.key.name for table in self.bound.tables]
         source = [compiler, code_digest(self.app), described, keys]
-        constants = [
-            hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
-        ]
+        constants = [hashlib.sha256(values.tobytes()).hexdigest() for values in self.bound.constants.values()]
 
         def address(read: Iterable[str]) -> str:
             return digest_of([*source, {name: self.params[name] for name in read}, constants])
@@ -152,13 +136,13 @@ class Program:
         # Only here, because a run with stored kernels must not load the compiler.
         from streaming_core.kernels.compiler import compile_kernels
 
-        kernels, spans = compile_kernels(self.app, params)
+        kernels, spans = compile_kernels(BoundApp(self.app, params))
         kept.write(address(params.read), {**kernels, "spans": json.dumps(spans).encode()})
         kept.write(index_address, {"read": json.dumps(sorted(params.read)).encode()})
         return kernels, spans
 
     def _dataflow(self) -> dict:
-        operators = []
+        operators, records = [], self.bound.records
         _, *between, sink = self.app.operators
         number = {id(operator): index - 1 for index, operator in enumerate(self.app.operators)}
         for operator in between:
@@ -166,7 +150,7 @@ class Program:
                 "kind": operator.kind,
                 "name": operator.name,
                 "inputs": [number[id(o)] for o in operator.inputs],
-                "stride": operator.emitted.resolve(self.params).event[1],
+                "stride": records[operator.emitted].event[1],
             }
             if operator.window is not None:
                 entry |= self._windowed(operator, operator.window)
@@ -176,23 +160,23 @@ class Program:
                 bounds = emits(operator.functions[role])
                 entry["emits"] = [bounds.least, bounds.most]
             if operator.state is not None:
-                entry["state_size"] = operator.state.resolve(self.params).state[1]
+                entry["state_size"] = records[operator.state].state[1]
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
             if operator.kind == "partitioned":
-                slot = operator.input.resolve(self.params).event[0][operator.keyed_by]
+                slot = records[operator.input].event[0][operator.keyed_by]
                 assert isinstance(slot.type, Scalar | Text)  # App.key_by
                 entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
             operators.append(entry)
         return {
             "kind": "dataflow",
-            "event": {"stride": self.event.event[1]},
+            "event": {"stride": self.bound.event.event[1]},
             "operators": operators,
             "outputs": [number[id(o)] for o in sink.inputs],
         }
 
     def _windowed(self, operator: Operator, window: Window) -> dict:
-        bounds = window.bound(operator.name, self.params)
-        key, states = window.key.resolve(self.params), [state.resolve(self.params) for state in window.states]
+        bounds, records = self.bound.windows[operator], self.bound.records
+        key, states = records[window.key], [records[state] for state in window.states]
         begins = list(itertools.accumulate((state.state[1] for state in states), initial=0))
 
         def column(record: Resolved, name: str) -> dict:
@@ -201,10 +185,9 @@ class Program:
             return {"kind": slot.type.name, "offset": slot.offset}
 
         streams = []
-        for number in range(len(states)):
-            rows = operator.inputs[window.streams.index(number)].emitted.resolve(self.params)
+        for number, rows in enumerate(operator.streams):
             kernels = {role: f"{operator.name}.{role}_{number}" for role in ("keys", "update")}
-            streams.append({"ts": column(rows, "ts"), **kernels})
+            streams.append({"ts": column(records[rows], "ts"), **kernels})
         return {
             "state_size": begins[-1],
             "window": {
@@ -232,18 +215,8 @@ class Program:
         name = self.app.operators[1].name
         return {
             "kind": "transaction",
-            "event": {"stride": self.event.event[1]},
-            "tables": [
-                {
-                    "name": t.name,
-                    "rows": size,
-                    "stride": row.state[1],
-                    "containers": row.has_containers,
-                    "growing": row.growing,
-                    **({} if index is None else {"index": _index(index)}),
-                }
-                for (t, row, size), index in zip(self.tables, self.indexes, strict=True)
-            ],
+            "event": {"stride": self.bound.event.event[1]},
+            "tables": [_described(table) for table in self.bound.tables],
             "transaction": {
                 "name": name,
                 "plan": f"{name}.plan",
@@ -251,15 +224,23 @@ class Program:
                 "post": f"{name}.post",
                 "execute": f"{name}.execute",
                 "place": f"{name}.place",
-                "stride": self.output.event[1],
+                "stride": self.bound.output.event[1],
             },
             "partitions": self.params.get("gen_parts", PARTITIONS),
         }
 
 
-def _index(index: tables.Index) -> dict:
-    """Describe the index of a table for the runtime."""
-    return {"key": "text" if index.is_text else "integer", "inserts": index.inserts}
+def _described(table: BoundTable) -> dict:
+    """Describe a table for the runtime."""
+    index, row = table.index, table.row
+    return {
+        "name": table.name,
+        "rows": table.size,
+        "stride": row.state[1],
+        "containers": row.has_containers,
+        "growing": row.growing,
+        **({"index": {"key": "text" if index.is_text else "integer", "inserts": index.inserts}} if index else {}),
+    }
 
 
 def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None = None) -> Program:
@@ -275,7 +256,7 @@ def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None
         CommandFailed: numba does not compile an operator that the language accepts.
     """
     accept(app.check(), params)
-    return Program(app, params, kept or machine_code.kept())
+    return Program(BoundApp(app, params), kept or machine_code.kept())
 
 
 def describe_error(payload: bytes) -> str:

@@ -34,7 +34,7 @@ class PlaceType(types.Type):
     def __init__(self, bound: tx.Bound):
         self.bound = bound
         # The kernel's stack holds the event's lowest and highest row for each size.
-        self.sizes = sorted(set(bound.sizes))
+        self.sizes = sorted({table.size for table in bound.tables})
         super().__init__(f"Place({id(bound):x})")
 
 
@@ -44,7 +44,7 @@ register_model(PlaceType)(EventModel)
 @intrinsic
 def _note(typingctx, txn, row):
     """Record a row that an event names."""
-    begin = 16 * txn.sizes.index(txn.bound.sizes[row.table])
+    begin = 16 * txn.sizes.index(txn.bound.tables[row.table].size)
 
     def codegen(context, builder, signature, args):
         counters = cgutils.create_struct_proxy(txn)(context, builder, args[0]).counters

@@ -26,7 +26,7 @@ from streaming_core.language.record import Resolved, Text
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
 
-    from streaming_core.language.tables import Index
+    from streaming_core.language.tables import BoundTable
 
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
@@ -38,29 +38,23 @@ class Bound:
     """The tables of a bound application, and what numba learns of its plan while it compiles it.
 
     Attributes:
-        tables: Resolved rows, by table.
-        sizes: Number of rows, by table.
+        tables: The tables.
         event: The event record.
-        indexes: The index of each table, or None.
-        names: The name of each table.
         modifications: The `fn` of an access, by function index and tables, the modification's own first.
         conditions: The `fn` of an access, by function index and tables.
         spans: The bytes of a row that a READ copies, by table.
         seen: The fields that post-processing reads, by table; None: nothing collects them.
     """
 
-    tables: list[Resolved]
-    sizes: list[int]
+    tables: list[BoundTable]
     event: Resolved
-    indexes: list[Index | None]
-    names: list[str]
     modifications: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
     seen: list[set[str]] | None = None
 
     def __post_init__(self):
-        self.spans = self.spans or [(0, t.state[1]) for t in self.tables]
+        self.spans = self.spans or [(0, t.row.state[1]) for t in self.tables]
 
     @property
     def readers(self) -> set[int]:
@@ -75,17 +69,17 @@ class Bound:
     @property
     def row_stride(self) -> int:
         """Bytes of the largest row."""
-        return max(t.state[1] for t in self.tables)
+        return max(t.row.state[1] for t in self.tables)
 
     def spans_seen(self) -> list[tuple[int, int]]:
         """Return the bytes, in whole words, from the first to the last field in `seen`, by table."""
         assert self.seen is not None
         spans = []
         for table, names in zip(self.tables, self.seen, strict=True):
-            slots = [table.state[0][name] for name in names]
+            slots = [table.row.state[0][name] for name in names]
             begin = min((slot.offset for slot in slots), default=0) & ~7
             end = -(-max((slot.offset + slot.size for slot in slots), default=0) // 8) * 8
-            spans.append((begin, min(end, table.state[1])))
+            spans.append((begin, min(end, table.row.state[1])))
         return spans
 
 
@@ -174,12 +168,12 @@ def takes_argument(function: Dispatcher, rows: int) -> bool:
 def name_row(typingctx, txn, table, key):
     """Name the row of a key: its number in a dense table, or that in the index."""
     number = table.literal_value
-    size, indexed = txn.bound.sizes[number], txn.bound.indexes[number]
+    bound = txn.bound.tables[number]
 
     def codegen(context, builder, signature, args):
-        if indexed is None:
+        if bound.index is None:
             key = context.cast(builder, args[2], signature.args[2], types.int64)
-            return code.checked_index(context, builder, key, code.i64(size), f"table {number}")
+            return code.checked_index(context, builder, key, code.i64(bound.size), f"table {number}")
         return _find(context, builder, txn, number, args[0], args[2], signature.args[2])
 
     return NamedRow(number)(txn, table, types.unliteral(key)), codegen
@@ -187,7 +181,8 @@ def name_row(typingctx, txn, table, key):
 
 def _find(context, builder, txn, number: int, held, key, kind: types.Type):
     """Look up the row of a key in a table's index, or insert one."""
-    key_type, name = txn.bound.indexes[number].key, txn.bound.names[number]
+    table = txn.bound.tables[number]
+    key_type, name = table.index.key, table.name
     address = getattr(cgutils.create_struct_proxy(txn)(context, builder, held), txn.context)
     indexes = code.load(builder, address, txn.indexes, code.PTR, code.CONTEXT)
     index = code.load(builder, indexes, 8 * number, code.PTR, code.CONTEXT)
@@ -207,7 +202,7 @@ def _find(context, builder, txn, number: int, held, key, kind: types.Type):
     with builder.if_then(builder.icmp_signed("<", row, code.i64(0)), likely=False):
         for answer, error, reason in (
             (abi.ABSENT, KeyError, f"table {name} has no row with this key"),
-            (abi.FULL, OverflowError, f"table {name} is full: it has at most {txn.bound.sizes[number]} rows"),
+            (abi.FULL, OverflowError, f"table {name} is full: it has at most {table.size} rows"),
         ):
             code.raise_if(context, builder, builder.icmp_signed("==", row, code.i64(-answer)), error, reason)
         code.raise_error(context, builder, MemoryError, f"no memory for a row of table {name}")
@@ -454,7 +449,7 @@ def _plan_drop(typingctx, txn):
 def _post_result(typingctx, txn, table, i):
     index = table.literal_value
     seen = txn.bound.seen[index] if txn.bound.seen else None
-    row = RowType(txn.bound.tables[index], False, seen)
+    row = RowType(txn.bound.tables[index].row, False, seen)
     stride, begin = txn.bound.result_stride, txn.bound.spans[index][0]
 
     def codegen(context, builder, signature, args):

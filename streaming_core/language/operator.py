@@ -29,6 +29,14 @@ class Operator:
         return self.inputs[0].emitted
 
     @property
+    def streams(self) -> list[Record]:
+        """The record of each of its streams, by number. An operator without windows has one stream."""
+        if self.window is None:
+            return [self.input]
+        of = self.window.streams
+        return [self.inputs[of.index(number)].emitted for number in range(len(self.window.states))]
+
+    @property
     def emitted(self) -> Record:
         """`output` of an operator that has one: all but the sink."""
         assert self.output is not None, self.name

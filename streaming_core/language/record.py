@@ -369,6 +369,16 @@ class Resolved:
         return {s.name: s for s in slots}, size
 
     @cached_property
+    def layout(self) -> list[dict[str, Any]]:
+        """The columns of a row with header, as the runtime has them in a program."""
+        columns = []
+        for slot in self.event[0].values():
+            assert isinstance(slot.type, Scalar | Text | Array)  # events and outputs hold no container
+            kind = slot.type.item if isinstance(slot.type, Array) else slot.type
+            columns.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
+        return columns
+
+    @cached_property
     def state(self) -> tuple[dict[str, Slot], int]:
         """Slots by name and row size, without header."""
         slots, size = self._layout(0)

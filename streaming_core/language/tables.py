@@ -21,20 +21,6 @@ from streaming_core.language.source import place
 MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runtime/ABI.md)
 
 
-def size(app: App, table: Table, params: dict[str, Any]) -> int:
-    """The number of rows of a table under these parameters.
-
-    Raises:
-        BadInput: The size is not an integer, is not positive, or exceeds the limit of the runtime.
-    """
-    if isinstance(table.size, str) and table.size not in params:
-        raise BadInput(f"app {app.name}: table {table.name}: size: {unknown('parameter', table.size, params)}")
-    rows = params[table.size] if isinstance(table.size, str) else table.size
-    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
-        raise BadInput(f"app {app.name}: table {table.name}: the size must be between 1 and {MOST_ROWS}, got {rows!r}")
-    return rows
-
-
 @dataclass(frozen=True)
 class Index:
     """The index of a table whose rows have keys.
@@ -53,49 +39,118 @@ class Index:
         return isinstance(self.key, Text)
 
 
-def index(app: App, table: Table, params: dict[str, Any]) -> Index | None:
-    """The index of a table under these parameters; None: it is dense.
+class BoundTable:
+    """A table under fixed parameters.
+
+    Attributes:
+        declared: The table.
+        name: Its name.
+        row: The record of a row.
+        size: The number of rows.
+        index: The index; None: the table is dense.
 
     Raises:
-        BadInput: The parameter names no lookup, or one that does not go with the table's keys.
+        BadInput: The size is not an integer, is not positive, or exceeds the limit of the runtime. Or the parameter of
+            `lookup` names no lookup, or one that does not go with the table's keys.
     """
-    lookup = table.lookup if table.lookup in LOOKUPS else params[table.lookup]
-    what = f"app {app.name}: table {table.name} ({place(*table.where)})"
-    if lookup not in LOOKUPS:
-        raise BadInput(f"{what}: parameter {table.lookup} must be one of {', '.join(LOOKUPS)}, got {lookup!r}")
-    if lookup != "hash" and table.keys is not None:
-        raise BadInput(f"{what}: keys goes only with lookup hash, got {lookup}")
-    if isinstance(table.key, Text) and (lookup == "dense" or (lookup == "hash" and table.keys is None)):
-        raise BadInput(f"{what}: texts are no numbers of rows; add keys=function, or use lookup insert")
-    if lookup == "dense":
-        return None
-    assert table.key is not None  # App.table
-    return Index(table.key, lookup == "insert")
 
+    def __init__(self, app: str, declared: Table, row: Resolved, params: dict[str, Any]):
+        self.declared, self.name, self.row = declared, declared.name, row
+        self._params, self._what = params, f"app {app}: table {declared.name}"
+        self.size = self._size()
+        self.index = self._index()
 
-def keys(app: App, table: Table, params: dict[str, Any]) -> np.ndarray | list[bytes] | None:
-    """The keys that an indexed table starts with, in the order of its rows: int64 or bytes; None: it inserts them.
+    def _size(self) -> int:
+        size = self.declared.size
+        if isinstance(size, str) and size not in self._params:
+            raise BadInput(f"{self._what}: size: {unknown('parameter', size, self._params)}")
+        rows = self._params[size] if isinstance(size, str) else size
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
+            raise BadInput(f"{self._what}: the size must be between 1 and {MOST_ROWS}, got {rows!r}")
+        return rows
 
-    Raises:
-        BadInput: `keys` raises, or does not return `size` different keys of the table's type; cites file and line.
-    """
-    indexed, rows = index(app, table, params), size(app, table, params)
-    assert indexed is not None
-    if indexed.inserts:
-        return None
-    what = f"app {app.name}: table {table.name}"
-    if table.keys is None:
-        what, returned = f"{what} ({place(*table.where)})", np.arange(rows, dtype=np.int64)
-    else:
-        returned = called(f"{what}: keys", table.keys, dict(params))
-        what = f"{what}: keys ({_place(table.keys)})"
-    values = _texts(what, returned) if isinstance(indexed.key, Text) else _integers(what, returned, indexed.key)
-    if len(values) != rows:
-        raise BadInput(f"{what}: must return as many keys as the table has rows, {rows}, got {len(values)}")
-    distinct = len(set(values)) if isinstance(values, list) else len(np.unique(values))
-    if distinct != rows:
-        raise BadInput(f"{what}: must return every key once; {rows - distinct} of {rows} occur again")
-    return values
+    def _index(self) -> Index | None:
+        table = self.declared
+        lookup = table.lookup if table.lookup in LOOKUPS else self._params[table.lookup]
+        what = f"{self._what} ({place(*table.where)})"
+        if lookup not in LOOKUPS:
+            raise BadInput(f"{what}: parameter {table.lookup} must be one of {', '.join(LOOKUPS)}, got {lookup!r}")
+        if lookup != "hash" and table.keys is not None:
+            raise BadInput(f"{what}: keys goes only with lookup hash, got {lookup}")
+        if isinstance(table.key, Text) and (lookup == "dense" or (lookup == "hash" and table.keys is None)):
+            raise BadInput(f"{what}: texts are no numbers of rows; add keys=function, or use lookup insert")
+        if lookup == "dense":
+            return None
+        assert table.key is not None  # App.table
+        return Index(table.key, lookup == "insert")
+
+    def keys(self) -> np.ndarray | list[bytes] | None:
+        """The keys that the table starts with, in the order of its rows: int64 or bytes.
+
+        None: it is dense, or it inserts them.
+
+        Raises:
+            BadInput: `keys` raises, or does not return `size` different keys of the table's type; cites file and line.
+        """
+        if self.index is None or self.index.inserts:
+            return None
+        declared, rows = self.declared.keys, self.size
+        if declared is None:
+            what, returned = f"{self._what} ({place(*self.declared.where)})", np.arange(rows, dtype=np.int64)
+        else:
+            returned = called(f"{self._what}: keys", declared, dict(self._params))
+            what = f"{self._what}: keys ({_place(declared)})"
+        key = self.index.key
+        values = _texts(what, returned) if isinstance(key, Text) else _integers(what, returned, key)
+        if len(values) != rows:
+            raise BadInput(f"{what}: must return as many keys as the table has rows, {rows}, got {len(values)}")
+        distinct = len(set(values)) if isinstance(values, list) else len(np.unique(values))
+        if distinct != rows:
+            raise BadInput(f"{what}: must return every key once; {rows - distinct} of {rows} occur again")
+        return values
+
+    def initial(self) -> dict[str, np.ndarray]:
+        """The columns that `init` returns, in the types of their fields. Other columns start at zero.
+
+        A table that inserts keys has one row here, which every new row starts as.
+
+        Raises:
+            BadInput: `init` raises, or returns values that the fields cannot hold; cites file and line.
+        """
+        init, rows = self.declared.init, self._initial_count
+        key: Any = np.arange(rows, dtype=np.int64)
+        if self.index is not None:
+            key = self.keys()
+            if isinstance(key, list):
+                texts = np.empty(rows, object)
+                texts[:] = key
+                key = texts
+        if init is None:
+            return {}
+        what = f"{self._what}: init"
+        initial_values = called(what, init, key, dict(self._params))
+        what = f"{what} ({_place(init)})"
+        if not isinstance(initial_values, dict | None):
+            raise BadInput(f"{what}: must return a dict of columns by name, got a {type(initial_values).__name__}")
+        columns = {}
+        for name, values in (initial_values or {}).items():
+            slot = self.row.state[0].get(name)
+            if slot is None or not isinstance(slot.type, Scalar | Array):
+                raise BadInput(f"{what}: {self.row.name} has no scalar or array field {name!r} to initialise")
+            item, shape = (slot.type.item, (rows, slot.count)) if isinstance(slot.type, Array) else (slot.type, (rows,))
+            columns[name] = _fitting(f"{what}: {name}", values, item, shape)
+        return columns
+
+    def initial_rows(self) -> np.ndarray:
+        """The initial rows, in the layout of the runtime: one if the table inserts rows. Raises as `initial` does."""
+        rows = np.zeros(self._initial_count, self.row.dtype(header=False))
+        for name, column in self.initial().items():
+            rows[name] = column
+        return rows
+
+    @property
+    def _initial_count(self) -> int:
+        return 1 if self.index is not None and self.index.inserts else self.size
 
 
 def _integers(what: str, returned: Any, kind: Scalar) -> np.ndarray:
@@ -114,50 +169,6 @@ def _texts(what: str, returned: Any) -> list[bytes]:
     if not isinstance(returned, list) or not all(isinstance(value, str | bytes) for value in returned):
         raise BadInput(f"{what}: must return a list of texts, got {type(returned).__name__}")
     return [value.encode() if isinstance(value, str) else value for value in returned]
-
-
-def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The columns that a table's `init` returns, in the types of their fields. Other columns start at zero.
-
-    A table that inserts keys has one row here, which every new row starts as.
-
-    Raises:
-        BadInput: `init` raises, or returns values that the fields of `row` cannot hold; cites file and line.
-    """
-    rows = size(app, table, params)
-    key: Any = np.arange(rows, dtype=np.int64)
-    if index(app, table, params) is not None:
-        key = keys(app, table, params)
-        rows = 1 if key is None else rows
-        if isinstance(key, list):
-            texts = np.empty(rows, object)
-            texts[:] = key
-            key = texts
-    if table.init is None:
-        return {}
-    what = f"app {app.name}: table {table.name}: init"
-    initial_values = called(what, table.init, key, dict(params))
-    what = f"{what} ({_place(table.init)})"
-    if not isinstance(initial_values, dict | None):
-        raise BadInput(f"{what}: must return a dict of columns by name, got a {type(initial_values).__name__}")
-    columns = {}
-    for name, values in (initial_values or {}).items():
-        slot = row.state[0].get(name)
-        if slot is None or not isinstance(slot.type, Scalar | Array):
-            raise BadInput(f"{what}: {row.name} has no scalar or array field {name!r} to initialise")
-        item, shape = (slot.type.item, (rows, slot.count)) if isinstance(slot.type, Array) else (slot.type, (rows,))
-        columns[name] = _fitting(f"{what}: {name}", values, item, shape)
-    return columns
-
-
-def initial_rows(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> np.ndarray:
-    """The initial rows of a table, in the layout of the runtime: one if it inserts rows. Raises as `initial` does."""
-    indexed = index(app, table, params)
-    count = 1 if indexed is not None and indexed.inserts else size(app, table, params)
-    rows = np.zeros(count, row.dtype(header=False))
-    for name, column in initial(app, table, row, params).items():
-        rows[name] = column
-    return rows
 
 
 def constant(app: App, declared: Constant, params: dict[str, Any]) -> np.ndarray:

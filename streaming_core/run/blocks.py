@@ -50,7 +50,7 @@ class Blocks:
         def decode_and_hash(table: pa.Table) -> tuple[tuple[np.ndarray, np.ndarray], int]:
             if decode is not None:
                 return decode(table), source.hashes(table)
-            rows, text, hashes = row_format.encode(table, program.event)
+            rows, text, hashes = row_format.encode(table, program.bound.event)
             return (rows, text), hashes
 
         self._decode = decode_and_hash

@@ -190,7 +190,7 @@ def _run_with_checkpoints(
         "workload": prepared.workload.manifest["content_digest"],
         "table layout": checkpoint.table_layout(program),
     }
-    schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
+    schema = program.bound.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
     with checkpoint.opened(out, about, spec.checkpoint_interval, schema) as durable:
         if durable.last is not None:
             say(f"resuming from the checkpoint at event {durable.last.events}")

@@ -203,7 +203,7 @@ class PassEngine:
         self._named = np.zeros(row_format.TEXT_PADDING, np.uint8) if self._nameable is None else self._nameable
         self._last = last
         self.runtime = _runtime.Engine(program.json(), json.dumps(options), self._nameable)
-        self.schema = program.output.arrow(("seq", "sub"))
+        self.schema = program.bound.output.arrow(("seq", "sub"))
 
     def __enter__(self) -> PassEngine:
         """Bring tables and states to their start."""
@@ -232,10 +232,11 @@ class PassEngine:
     def outputs(self) -> Iterator[pa.Table]:
         """The outputs since the last call, in delivered order; only with sink parquet."""
         data, subs, count = self.runtime.take_outputs()
-        rows = np.frombuffer(data, dtype=self._program.output.dtype(header=True), count=count)
+        record = self._program.bound.output
+        rows = np.frombuffer(data, dtype=record.dtype(header=True), count=count)
         for at in range(0, count, 1 << 16):
             part = slice(at, at + (1 << 16))
-            yield row_format.decode(rows[part], self._named, self._program.output, np.frombuffer(subs, "<u4")[part])
+            yield row_format.decode(rows[part], self._named, record, np.frombuffer(subs, "<u4")[part])
 
 
 def sample_of(metrics: dict[str, Any], request: PassRequest, events: int, spent: Spent) -> Sample:
@@ -286,11 +287,11 @@ def load_tables(engine: _runtime.Engine, program: Program) -> None:
 def final_state(engine: _runtime.Engine, program: Program) -> dict[str, pa.Table]:
     """Shared tables and keyed states by name, sorted by key."""
     state = {}
-    for index, (table, record, size) in enumerate(program.tables):
+    for index, table in enumerate(program.bound.tables):
         keys, data = engine.table(index)
-        numbers = to_arrow(np.arange(size, dtype=np.int64)) if keys is None else row_format.key_column(keys)
-        state[table.name] = row_format.decode_state(data, record, numbers)
-    records = {operator.name: record for operator, record in reversed(program.states)}
+        numbers = to_arrow(np.arange(table.size, dtype=np.int64)) if keys is None else row_format.key_column(keys)
+        state[table.name] = row_format.decode_state(data, table.row, numbers)
+    records = {o.name: program.bound.records[o.state] for o in program.app.operators if o.state is not None}
     for index, operator in enumerate(program.description.get("operators", [])):
         if operator["name"] not in records:
             continue

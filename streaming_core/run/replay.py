@@ -122,8 +122,8 @@ def replay(
                 rows_in=source.rows,
                 rows_out=first.outputs,
                 ns_per_row=statistics.median(seconds) * 1e9 / source.rows if source.rows else None,
-                bytes_in=_bytes(source.directory / "rows", program.event, source.rows),
-                bytes_out=_bytes(folder / "outputs", program.output, first.outputs),
+                bytes_in=_bytes(source.directory / "rows", program.bound.event, source.rows),
+                bytes_out=_bytes(folder / "outputs", program.bound.output, first.outputs),
                 keys=state[operator.name].num_rows if operator.kind == "partitioned" else None,
             )
             about = {key: source.manifest[key] for key in ("workload", "code_digest", "content_digest")}

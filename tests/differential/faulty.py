@@ -32,7 +32,7 @@ class Faulty(Interpreter):
         for table in self.tables:
             step.namespace[f"_copy_{table.index}"] = lambda row: row
         used = step.printer.read_fields
-        copiers = {t.index: copier(self.program.resolved(t.row), used[t.index]) for t in self.tables}
+        copiers = {t.index: copier(self.program.records[t.row], used[t.index]) for t in self.tables}
         former: dict = {}
 
         def take(request):

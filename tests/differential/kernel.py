@@ -20,12 +20,12 @@ class Kernel:
         self.program = program or compile_app(app, params)
         [operator] = self.program.description["operators"]
         self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(operator["kernel"])
-        self.out = np.zeros(ROOM, self.program.output.dtype(True))
+        self.out = np.zeros(ROOM, self.program.bound.output.dtype(True))
         self.blocks: list = []
         self.grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda emitter: 1)
         self.alloc = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(self._allocate)
         self.arena = (ctypes.c_int64 * 2)(ctypes.cast(self.alloc, ctypes.c_void_p).value, 0)
-        self.states = [record for _, record in self.program.states]
+        self.states = [self.program.bound.records[o.state] for o in app.operators if o.state is not None]
         self.memory = np.zeros(self.states[0].state[1] if self.states else 8, np.uint8)
 
     def _allocate(self, arena: int, size: int) -> int:
@@ -34,7 +34,7 @@ class Kernel:
 
     def process(self, events: pa.Table) -> pa.Table:
         """Outputs of these events; RunFailed("event <seq>: <error>") when the operator raises."""
-        rows, text, _ = encode(events, self.program.event)
+        rows, text, _ = encode(events, self.program.bound.event)
         emitter = (ctypes.c_int64 * 8)(
             self.out.ctypes.data, 0, ROOM, ctypes.cast(self.grow, ctypes.c_void_p).value, 0, 0, 0, 0
         )
@@ -50,4 +50,4 @@ class Kernel:
         subs = np.zeros(len(emitted), np.uint32)
         for i in range(1, len(emitted)):
             subs[i] = subs[i - 1] + 1 if emitted["seq"][i] == emitted["seq"][i - 1] else 0
-        return decode(emitted, text, self.program.output, subs)
+        return decode(emitted, text, self.program.bound.output, subs)

@@ -176,7 +176,7 @@ def printed(function, size):
     work = Workspace(app, Program(app.check(), params))
     source = Source(work)
     calls = [source.operator(0, work.operators[0])]
-    source.sink(work.program.resolved(app.outputs))
+    source.sink(work.program.records[app.outputs])
     source.driver(*map(list, zip(*calls, strict=True)))
     return source.source().splitlines()
 

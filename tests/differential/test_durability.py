@@ -268,7 +268,7 @@ def test_containers_survive_in_images(tmp_path):
     """In engines that end after a while and hand on nothing but bytes."""
     case, dice = all_containers(tmp_path), random.Random(1)
     ways = [(s, t) for s in EXECUTORS["transactional"].axes()["scheme"] if s != "no_lock" for t in (1, 2, 3)]
-    rows, text, _ = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.bound.event)
 
     def new_engine():
         scheme, threads = dice.choice(ways)
@@ -286,7 +286,7 @@ def test_containers_survive_in_images(tmp_path):
             engine = new_engine()
             engine.resume(standing, images)
             assert engine.checkpoint() == (standing, images)
-            sizes = [record.state[1] * size for _, record, size in case.program.tables]
+            sizes = [table.row.state[1] * table.size for table in case.program.bound.tables]
             grown += sum(len(image) > size for image, size in zip(images, sizes, strict=True))
         engine.finish(len(rows))
         metrics = json.loads(engine.metrics())
@@ -302,13 +302,13 @@ def test_containers_survive_in_images(tmp_path):
 @pytest.mark.slow
 def test_invalid_image_is_refused(tmp_path):
     case = all_containers(tmp_path)
-    rows, text, _ = encode(case.events.tables[0], case.program.event)
+    rows, text, _ = encode(case.events.tables[0], case.program.bound.event)
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
     engine = make()
     engine.process(rows.view(np.uint8), len(rows), text)
     standing, [image] = engine.checkpoint()
     [field] = [f"f{number}" for number, field in enumerate(FIELDS) if field == Set[i64]]
-    length = case.program.tables[0][1].state[0][field].offset + 8
+    length = case.program.bound.tables[0].row.state[0][field].offset + 8
     longer = image[:length] + bytes([image[length] + 1]) + image[length + 1 :]
     for images in ([], [image, image], [image[:-1]], [image + b" "], [b""], [longer], [b"\1" + image[1:-8]]):
         with pytest.raises(ValueError, match="image"):

@@ -200,7 +200,7 @@ def test_key_without_a_row_fails_on_every_machine(changed, key, error):
 @pytest.mark.parametrize("lookup", some(LOOKUPS))
 def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
     case = cases[lookup]
-    rows, content, _ = encode(case.events.tables[0], case.program.event)
+    rows, content, _ = encode(case.events.tables[0], case.program.bound.event)
     images, standing, ends = None, None, (0, 700, 701, 2000)
     for scheme, threads, begin, end in zip(("owners", "serial", "tstream"), (3, 1, 2), ends, ends[1:], strict=False):
         options = {"executor": "transactional", "scheme": scheme, "threads": threads, "punctuation": 50}

@@ -360,7 +360,7 @@ def test_pages_exist_for_a_run_with_only_a_plan(tmp_path):
             path.unlink()
     for path in (tmp_path / "warehouse" / "marts").rglob("*.parquet"):
         path.unlink()
-    sentence = publish(home, past_runs.RUN_IDS[0])
+    sentence = publish(home, past_runs.RUN_IDS[0]).sentence
     assert sentence.startswith("0 of 10 cells equal the oracle; gs/owners/t1 did not run; ")
     assert sentence.endswith("; and 11 more")
     assert "The warehouse has no measurements yet" in (home.reports / "performance.html").read_text()

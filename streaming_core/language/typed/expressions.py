@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import did_you_mean, unknown
-from streaming_core.language import tables
 from streaming_core.language.application import Constant, Table
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
@@ -197,7 +196,7 @@ class Expressions(Scope):
             return self.parameter(node, value.name)
         if isinstance(value, Constant):
             self.own(node, value)
-            values = self.program.constant(value)
+            values = self.program.constants[value]
             return Node("constant", TableKind(value, FLOAT if values.dtype == np.float64 else INT), data=value)
         return self.literal(node, value)
 
@@ -239,7 +238,7 @@ class Expressions(Scope):
             queue = self.expression(node.value)
             if isinstance(queue.kind, BoxKind) and isinstance(queue.kind.type, Queue):
                 index = self.position(node.value, node.slice)
-                kind = RowKind(self.program.resolved(queue.kind.type.item), "queued")
+                kind = RowKind(self.program.records[queue.kind.type.item], "queued")
                 return Node("queued", kind, [queue, index], line=node.lineno)
         return self.expression(node)
 
@@ -407,7 +406,7 @@ class Expressions(Scope):
             case ArrayKind(count=count):
                 return Node("const", INT, data=count)
             case TableKind(constant=constant):
-                return Node("const", INT, data=len(self.program.constant(constant)))
+                return Node("const", INT, data=len(self.program.constants[constant]))
             case BoxKind():
                 return Node("method", INT, [value], "length")
             case kind if kind == TEXT:
@@ -491,7 +490,7 @@ class Expressions(Scope):
         if not isinstance(table, Table):
             raise self.fail(node, f"the first argument of txn.{name} must be a table of the application")
         self.own(node, table)
-        resolved = self.program.resolved(table.row)
+        resolved = self.program.records[table.row]
         if (owner.kind == PLAN) != (name == "row"):
             where, instead = (
                 ("before the transaction", "txn.result(table, i)")
@@ -506,7 +505,7 @@ class Expressions(Scope):
 
     def key(self, node: ast.Call, table: Table, value: Node) -> Node:
         """A key of a table, which has the type that the table declares."""
-        indexed = tables.index(self.program.app, table, self.program.params)
+        indexed = self.program.tables[table.index].index
         if indexed is not None and isinstance(indexed.key, Text):
             if value.kind != TEXT:
                 raise self.fail(node, f"the keys of table {table.name} are texts, not {value.kind}")

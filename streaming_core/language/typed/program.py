@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from streaming_core.errors import BadInput
-from streaming_core.language import tables
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Record
@@ -36,20 +35,16 @@ class Program(Bound):
         for operator in app.operators:
             for record in (operator.output, operator.state):
                 if record is not None:
-                    self.resolved(record).state  # noqa: B018  sizes that are parameters
-        for table in app.tables:
-            tables.size(app, table, params)
-            tables.index(app, table, params)
+                    self.records[record].state  # noqa: B018  sizes that are parameters
+        _ = self.windows  # numbers that are parameters
         for operator in app.operators:
-            if operator.window is not None:
-                operator.window.bound(operator.name, params)
             for role in operator.functions:
                 self.operator(operator, role)
 
     def operator(self, declared: Operator, role: str) -> Function:
         """The typed function of an operator: role map, process, flush, plan or post."""
         function = declared.functions[role]
-        event = RowKind(self.resolved(declared.input), "event")
+        event = RowKind(self.records[declared.input], "event")
         output = declared.output
         if declared.window is not None:
             return self._windowed(declared, declared.window, role)
@@ -58,9 +53,9 @@ class Program(Bound):
                 work = [self._scratch(declared.scratch)] if declared.scratch else []
                 arguments: list[Any] = [event, *work, OUT]
             case "process":
-                arguments = [event, RowKind(self.resolved(declared.kept), "state", True), OUT]
+                arguments = [event, RowKind(self.records[declared.kept], "state", True), OUT]
             case "flush":
-                arguments = [RowKind(self.resolved(declared.kept), "state", True), OUT]
+                arguments = [RowKind(self.records[declared.kept], "state", True), OUT]
             case "plan":
                 arguments, output = [event, PLAN], None
             case _:
@@ -69,16 +64,15 @@ class Program(Bound):
 
     def _windowed(self, declared: Operator, window: Window, role: str) -> Function:
         """The typed function of a windowed operator: role keys_i or update_i of stream i, result, or slide."""
-        key = self.resolved(window.key)
+        key = self.records[window.key]
         what, _, number = role.partition("_")
         arguments: list[Any] = []
         if number:
-            stream = declared.inputs[window.streams.index(int(number))]
-            arguments = [RowKind(self.resolved(stream.emitted), "event")]
+            arguments = [RowKind(self.records[declared.streams[int(number)]], "event")]
         if what == "keys":
             return self._nothing(declared.functions[role], [*arguments, KeysKind(key)], None)
         arguments += [WindowKind(RowKind(key, "key"))]
-        arguments += [RowKind(self.resolved(state), "state", True) for state in window.states]
+        arguments += [RowKind(self.records[state], "state", True) for state in window.states]
         if what == "slide":
             return self._nothing(declared.functions[role], arguments, None)
         return self._nothing(declared.functions[role], [*arguments, OUT], declared.output)
@@ -91,7 +85,7 @@ class Program(Bound):
         return typed
 
     def _scratch(self, record: Record) -> RowKind:
-        resolved = self.resolved(record)
+        resolved = self.records[record]
         if (size := resolved.state[1]) > MOST_SCRATCH:
             raise BadInput(f"record {resolved.name}: scratch has at most {MOST_SCRATCH} bytes, got {size}")
         return RowKind(resolved, "state", True)

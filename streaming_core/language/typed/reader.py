@@ -258,7 +258,7 @@ class Reader(Expressions):
     def emit(self, call: ast.Call) -> list[Node]:
         """Type `out.emit(field=value, ...)`."""
         assert self.output is not None  # a function with an `out` has an output record
-        output = self.program.resolved(self.output)
+        output = self.program.records[self.output]
         before, values = self.in_order(call, self.fields(call, "emit", output, output.event[0]))
         return [*before, Node("emit", NONE, values, output)]
 
@@ -276,7 +276,7 @@ class Reader(Expressions):
     def append(self, call: ast.Call, queue: Node) -> Node:
         """Type an append to a queue: its values in written order, the order of evaluation, and their fields."""
         self.changed(call, queue.kind)
-        row = self.program.resolved(queue.kind.type.item)
+        row = self.program.records[queue.kind.type.item]
         slots = row.state[0]
         values = self.fields(call, "append", row, slots)
         written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from streaming_core import interruption
 from streaming_core.errors import RunFailed
-from streaming_core.language import tables
-from streaming_core.language.application import App, Table
+from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Scalar, Text
 from streaming_core.language.source import place
+from streaming_core.language.tables import BoundTable
 from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter.rows import Inserting, Keyed, decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Stateful, Stateless, Step, Transaction
@@ -41,13 +41,12 @@ class Interpreter:
     def __init__(self, app: App, params: dict[str, Any]):
         self.app = app
         self.program = Program(app.check(), params)
-        self.event = self.program.resolved(app.event)
-        self.output = self.program.resolved(app.outputs)
+        self.event, self.output = self.program.event, self.program.output
         self.output_schema = self.output.arrow(("seq", "sub"))
         self.events = 0
         self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
         self._make = row_class(self.event, header=True)
-        self.tables = {table: self._rows(table) for table in app.tables}
+        self.tables = {table.declared: _rows(table) for table in self.program.tables}
         self.shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
@@ -181,7 +180,7 @@ class Interpreter:
         for table, rows in self.tables.items():
             keys = sorted(rows) if isinstance(rows, dict) else range(len(rows))
             kind = pa.binary() if isinstance(table.key, Text) else pa.int64()
-            states[table.name] = export(self.program.resolved(table.row), [rows[key] for key in keys], keys, kind)
+            states[table.name] = export(self.program.records[table.row], [rows[key] for key in keys], keys, kind)
         for step in self._steps:
             states |= step.state()
         return states
@@ -200,32 +199,6 @@ class Interpreter:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.output_schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
-    def _rows(self, table: Table) -> list | dict:
-        """Return the initial rows of a table, by number; of an indexed one, by key."""
-        resolved, params = self.program.resolved(table.row), self.program.params
-        new, size = zero(resolved), tables.size(self.app, table, params)
-        columns = []
-        for name, column in tables.initial(self.app, table, resolved, params).items():
-            kind = resolved.state[0][name].type
-            item = kind.item if isinstance(kind, Array) else kind
-            assert isinstance(item, Scalar)
-            columns.append((name, column.astype(bool).tolist() if item.name == "boolean" else column.tolist()))
-
-        def initial(number: int) -> Any:
-            row = new()
-            for name, values in columns:
-                value = values[number]
-                setattr(row, name, value[:] if isinstance(value, list) else value)
-            return row
-
-        indexed = tables.index(self.app, table, params)
-        if indexed is None:
-            return [initial(number) for number in range(size)]
-        keys = tables.keys(self.app, table, params)
-        if keys is None:
-            return Inserting(table.name, size, lambda: initial(0))
-        return Keyed(table.name, {key: initial(number) for number, key in enumerate(_plain(keys))})
-
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
         """Describe an error in one line: operator, event, error, line of the application."""
         files = step.printer.files if step else set()
@@ -237,6 +210,31 @@ class Interpreter:
         name = step.operator.name if step else "source"
         reason = "division by zero" if isinstance(error, ZeroDivisionError) else error  # Python has many texts for it
         return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {reason}{where}")
+
+
+def _rows(table: BoundTable) -> list | dict:
+    """Return the initial rows of a table, by number; of an indexed one, by key."""
+    new = zero(table.row)
+    columns = []
+    for name, column in table.initial().items():
+        kind = table.row.state[0][name].type
+        item = kind.item if isinstance(kind, Array) else kind
+        assert isinstance(item, Scalar)
+        columns.append((name, column.astype(bool).tolist() if item.name == "boolean" else column.tolist()))
+
+    def initial(number: int) -> Any:
+        row = new()
+        for name, values in columns:
+            value = values[number]
+            setattr(row, name, value[:] if isinstance(value, list) else value)
+        return row
+
+    if table.index is None:
+        return [initial(number) for number in range(table.size)]
+    keys = table.keys()
+    if keys is None:
+        return Inserting(table.name, table.size, lambda: initial(0))
+    return Keyed(table.name, {key: initial(number) for number, key in enumerate(_plain(keys))})
 
 
 def _plain(keys: Any) -> list:

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from streaming_core.language import tables
 from streaming_core.language.record import Scalar
 from streaming_core.language.typed import Program
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
@@ -237,7 +236,7 @@ class Source(Printer):
 
     def e_constant(self, node: Node) -> str:
         """Return a side table."""
-        return self.keep(self.program.constant(node.data).tolist())
+        return self.keep(self.program.constants[node.data].tolist())
 
     def e_constantitem(self, node: Node) -> str:
         """Return an item of a side table."""
@@ -307,7 +306,7 @@ class Source(Printer):
     def e_row(self, node: Node) -> str:
         """Return the row of a key."""
         table = f"_table_{node.data.index}"
-        if tables.index(self.program.app, node.data, self.program.params) is not None:
+        if self.program.tables[node.data.index].index is not None:
             return f"{table}[{self.expression(node.args[0])}]"
         return f"({table}[_t] if (_t := {self.expression(node.args[0])}) >= 0 else _negative())"
 

@@ -37,7 +37,7 @@ class Step:
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         self.shared, self.operator, self.is_last = shared, operator, is_last
         self.rows: list = []
-        output = shared.program.resolved(operator.emitted)
+        output = shared.program.records[operator.emitted]
         # Outputs for the sink alone are plain tuples; those that an operator reads are rows with their seq.
         self.seq = [0]
         make: Any = row_class(output, header=True)
@@ -86,7 +86,7 @@ class Stateless(Step):
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
         function, seq = self.compiled("map"), self.seq
-        new = zero(shared.program.resolved(operator.scratch)) if operator.scratch else None
+        new = zero(shared.program.records[operator.scratch]) if operator.scratch else None
 
         def take(row: Any) -> None:
             seq[0] = row.seq
@@ -103,7 +103,7 @@ class Stateful(Step):
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
-        self.resolved = shared.program.resolved(operator.kept)
+        self.resolved = shared.program.records[operator.kept]
         self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
         self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
         self.states: dict[Any, Any] = {}
@@ -130,7 +130,7 @@ class Stateful(Step):
         """Return the final states, ascending by key."""
         if self.operator.key is None:
             return {self.operator.name: export(self.resolved, [self.states[None]], None, None)}
-        slot = self.shared.program.resolved(self.operator.input).event[0][self.operator.key]
+        slot = self.shared.program.records[self.operator.input].event[0][self.operator.key]
         keys = sorted(self.states)
         kind = pa.binary() if isinstance(slot.type, Text) else pa.int64()
         rows = [self.states[k] for k in keys]
@@ -170,10 +170,10 @@ class Transaction(Step):
         }
         for table, rows in shared.tables.items():
             self.namespace[f"_table_{table.index}"] = rows
-            self.namespace[f"_copy_{table.index}"] = copier(shared.program.resolved(table.row))
+            self.namespace[f"_copy_{table.index}"] = copier(shared.program.records[table.row])
         plan, post, seq = self.compiled("plan"), self.compiled("post"), self.seq
         used = self.printer.read_fields
-        copiers = {t.index: copier(shared.program.resolved(t.row), used[t.index]) for t in shared.tables}
+        copiers = {t.index: copier(shared.program.records[t.row], used[t.index]) for t in shared.tables}
 
         def take(request: Any) -> None:
             requires.clear()

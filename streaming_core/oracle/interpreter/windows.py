@@ -90,10 +90,10 @@ class Windowed(Step):
         super().__init__(shared, operator, is_last)
         declared = operator.window
         assert declared is not None
-        self.declared, self.bounds = declared, declared.bound(operator.name, shared.program.params)
-        self.resolved = shared.program.resolved(declared.key)
+        self.declared, self.bounds = declared, shared.program.windows[operator]
+        self.resolved = shared.program.records[declared.key]
         self.make_key = row_class(self.resolved, header=False)
-        self.new = [zero(shared.program.resolved(state)) for state in declared.states]
+        self.new = [zero(shared.program.records[state]) for state in declared.states]
         self.marks: list[int | None] = [None] * len(declared.states)  # the highest `ts` of each stream
         self.watermark: int | None = None
         self.touched = itertools.count()

@@ -32,17 +32,17 @@ class Driver:
 
     def __init__(self, printer: Functions, calls: list[str], flushes: list[str]):
         work = printer.work
-        resolved = work.program.resolved
+        records = work.program.records
         self._work, self._emitter_of, self._calls, self._flushes = work, printer.emitter_of, calls, flushes
         self._operators = work.operators
         self._source, self._sink = work.app.operators[0], work.app.operators[-1]
-        self._source_stride = resolved(self._source.emitted).event[1]
+        self._source_stride = records[self._source.emitted].event[1]
         # The emitter with the outputs, and the stride of every emitter's rows.
         has_union = self._sink in work.unions
         self._last = len(work.operators) + (work.unions.index(self._sink) if has_union else -1)
         self._outputs = self._emitter_of(self._last)
-        self._strides = [resolved(o.emitted).event[1] for o in work.operators]
-        self._strides += [resolved(o.input).event[1] for o in work.unions]
+        self._strides = [records[o.emitted].event[1] for o in work.operators]
+        self._strides += [records[o.input].event[1] for o in work.unions]
 
     def lines(self) -> list[Line]:
         """Return the driver's lines."""

@@ -293,7 +293,7 @@ class Functions(Printer):
         if self.phase not in ("whole", "operations"):
             return
         table = node.args[0].kind.table
-        resolved = self.work.program.resolved(table.row)
+        resolved = self.work.program.records[table.row]
         reads = f"_get(_ctx + {layout.READS})" if self.shared else "_reads"
         self.add(f"_slot = _result_slot(_ctx, {self.copies()}{reads}, {self.result_stride})")
         for name in sorted(self.read_fields[table.index]):
@@ -472,11 +472,11 @@ class Functions(Printer):
 
     def e_constant(self, node: Node) -> str:
         """Return a side table."""
-        return self.place(self.work.program.constant(node.data))
+        return self.place(self.work.program.constants[node.data])
 
     def e_constantitem(self, node: Node) -> str:
         """Return an item of a side table."""
-        values = self.work.program.constant(node.args[0].data)
+        values = self.work.program.constants[node.args[0].data]
         table, position = self.operands(node)
         word = f"_get({table} + 8 * _index(_ctx, {position}, {len(values)}, {self.site(node.line)}))"
         return f"_bits_float({word})" if node.kind == FLOAT else word
@@ -615,7 +615,7 @@ class Functions(Printer):
 
     def e_result(self, node: Node) -> str:
         """Return the result of a read."""
-        stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
+        stride = max(self.work.program.records[t.row].state[1] for t in self.work.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
         return f"(_get(_ctx + {layout.RESULTS}) + ({self.copies()}{position}) * {stride})"
 

@@ -48,7 +48,7 @@ class Loop:
     def __init__(self, app: App, params: dict[str, Any]):
         started = time.perf_counter()
         self.app, self.program = app, Program(app.check(), params)
-        self.event, self.output = self.program.resolved(app.event), self.program.resolved(app.outputs)
+        self.event, self.output = self.program.event, self.program.output
         self.output_schema = self.output.arrow(("seq", "sub"))
         self.event_dtype, self.output_dtype = self.event.dtype(True), self.output.dtype(True)
         self.events = 0

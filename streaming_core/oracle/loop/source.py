@@ -23,7 +23,7 @@ class Source(Windowed):
             return self.windowed(i, operator, operator.window)
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
-        stride = program.resolved(operator.input).event[1]
+        stride = program.records[operator.input].event[1]
         name, flush = f"_operator_{i}", ""
         if operator.kind == "transaction":
             body = self.transaction(operator)
@@ -31,14 +31,14 @@ class Source(Windowed):
             function, scratch = self.function_name(program.operator(operator, "map")), ""
             body = []
             if operator.scratch is not None:
-                block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
+                block = np.zeros(program.records[operator.scratch].state[1] // 8, np.int64)
                 address = self.place(block)
                 scratch = f" {address},"
                 body = [f"_wipe({address}, {block.nbytes})"]
             body.append(f"{function}(_ctx, _row,{scratch} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
-            state = program.resolved(operator.kept).state[1]
+            state = program.records[operator.kept].state[1]
             if operator.key is None:
                 block = np.zeros(state // 8, np.int64)
                 table = block.ctypes.data
@@ -46,7 +46,7 @@ class Source(Windowed):
             else:
                 block = np.zeros(layout.MAP_BYTES // 8, np.int64)
                 table, address = block.ctypes.data, self.place(block)
-                slot = program.resolved(operator.input).event[0][operator.keyed_by]
+                slot = program.records[operator.input].event[0][operator.keyed_by]
                 work.open_map(operator, table)
                 if isinstance(slot.type, Text):
                     find = f"_text_state(_ctx, {address}, {self.text_at('_row', slot.offset)})"
@@ -83,7 +83,7 @@ class Source(Windowed):
         plan = program.operator(operator, "plan")
         self.keeps = has(plan, reads_others)
         post = self.function_name(program.operator(operator, "post"))
-        self.result_stride = max(program.resolved(t.row).state[1] for t in work.app.tables)
+        self.result_stride = max(program.records[t.row].state[1] for t in work.app.tables)
         self.plans = [plan]
         self.shared = any(operates(n.data) for n in within(plan.body) if n.op == "call" and plans(n.data))
         lines = []
@@ -190,7 +190,7 @@ class Source(Windowed):
     def union(self, i: int, operator: Operator) -> None:
         """Print the merge of an operator's streams: by event, and within an event in the order of the streams."""
         streams = range(len(operator.inputs))
-        stride = self.work.program.resolved(operator.input).event[1]
+        stride = self.work.program.records[operator.input].event[1]
         emitter = self.emitter_of(len(self.work.operators) + i)
         parameters = ", ".join(f"at_{k}, n_{k}" for k in streams)
         lines: list[tuple[int, str, int]] = [

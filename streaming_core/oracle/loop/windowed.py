@@ -18,16 +18,16 @@ class Windowed(Functions):
         """Print operator i; returns the functions that the driver calls with the rows of all inputs, and at the end."""
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
-        bounds = window.bound(operator.name, program.params)
+        bounds = program.windows[operator]
         block = np.zeros(layout.WINDOWS_BYTES // 8 + len(window.states), np.int64)
         work.windows.append((bounds, block))
         work.open_windows(bounds, block)
         self.windows = self.place(block)
-        key = program.resolved(window.key)
+        key = program.records[window.key]
         states, at = [], layout.E_KEY + layout.FIELD_BYTES * len(key.state[0])
         for state in window.states:
             states.append(at)
-            at += (program.resolved(state).state[1] + 7) // 8 * 8
+            at += (program.records[state].state[1] + 7) // 8 * 8
         names = {
             "w": self.windows,
             "states": "".join(f", _entry + {offset}" for offset in states),
@@ -224,10 +224,10 @@ def _expire_$i(_ctx, before):
         if window.every is not None:
             self._keys_of_every_row(names, name)
         elif window.field is not None:
-            source = operator.inputs[window.streams.index(stream)]
-            self._key_in_field(names, name, self.work.program.resolved(source.emitted).event[0][window.field])
+            row = self.work.program.records[operator.streams[stream]]
+            self._key_in_field(names, name, row.event[0][window.field])
         else:
-            is_set = window.bound(operator.name, self.work.program.params).is_set
+            is_set = self.work.program.windows[operator].is_set
             function = self.function_name(self.work.program.operator(operator, f"keys_{stream}"))
             self._keys_from_function(names, name, function, is_set)
 
@@ -326,7 +326,7 @@ def {name}:
     ) -> None:
         """Print the function that takes one row of a stream."""
         program = self.work.program
-        record = program.resolved(operator.inputs[window.streams.index(stream)].emitted)
+        record = program.records[operator.streams[stream]]
         ts = self.load(record.event[0]["ts"].type, f"_row + {record.event[0]['ts'].offset}")  # type: ignore[arg-type]
         update = self.function_name(program.operator(operator, f"update_{stream}"))
         self.work.sites.append(f"operator {operator.name}, event {{seq}}: {{error}} (ts)")
@@ -434,8 +434,8 @@ def _take_$i_{stream}(_ctx, _row):
     def _inputs(self, names: dict[str, str], operator: Operator, window: Window) -> None:
         """Print the function that takes the rows of all inputs: by event, then in the order of inputs."""
         places = range(len(operator.inputs))
-        resolved = self.work.program.resolved
-        strides = [resolved(source.emitted).event[1] for source in operator.inputs]
+        records = self.work.program.records
+        strides = [records[source.emitted].event[1] for source in operator.inputs]
         lines = [f"_end_{k} = _at_{k} + _n_{k} * {strides[k]}" for k in places]
         lines.append(f"while {' or '.join(f'_at_{k} < _end_{k}' for k in places)}:")
         lines.append(f"    _first = {layout.END_OF_TIME}")

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_core.errors import RunFailed
-from streaming_core.language import tables
 from streaming_core.language.application import App, Table
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Text
+from streaming_core.language.tables import BoundTable
 from streaming_core.language.typed import Program
 from streaming_core.language.window import Bounds
 from streaming_core.oracle.loop import layout
@@ -53,9 +53,8 @@ class Workspace:
         self.places: dict[str, int] = {}
         self._blocks: list[np.ndarray] = []  # live as long as the loop
         self.sites: list[str] = ["?"]
-        self.tables = {table: self._rows(table) for table in app.tables}
-        indexes = {table: tables.index(app, table, program.params) for table in app.tables}
-        self.indexes = {table: index for table, index in indexes.items() if index is not None}
+        self.tables = {table.declared: _rows(table) for table in program.tables}
+        self.indexes = {table.declared: table.index for table in program.tables if table.index is not None}
         self.key_maps = {table: np.zeros(layout.MAP_BYTES // 8, np.int64) for table in self.indexes}
         self.maps: list[tuple[Operator, int]] = []
         self.windows: list[tuple[Bounds, np.ndarray]] = []
@@ -86,11 +85,11 @@ class Workspace:
 
     def reset(self) -> None:
         """Return to the initial state."""
-        for table, rows in self.tables.items():
-            rows[:] = self._rows(table)
+        for table in self.program.tables:
+            self.tables[table.declared][:] = _rows(table)
         for operator, address in self.maps:
             if operator.key is None:
-                view(address, 8 * (self.program.resolved(operator.kept).state[1] // 8))[:] = 0
+                view(address, 8 * (self.program.records[operator.kept].state[1] // 8))[:] = 0
             else:
                 self._functions["release"](word_at(address + layout.ENTRIES))
                 view(address, layout.MAP_BYTES)[:] = 0
@@ -109,8 +108,8 @@ class Workspace:
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Make an operator's empty map."""
-        slot = self.program.resolved(operator.input).event[0][operator.keyed_by]
-        state = self.program.resolved(operator.kept).state[1]
+        slot = self.program.records[operator.input].event[0][operator.keyed_by]
+        state = self.program.records[operator.kept].state[1]
         if not self._functions["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
 
@@ -118,7 +117,7 @@ class Workspace:
         """Make the map from a table's keys to its rows, with its initial keys."""
         indexed, block = self.indexes[table], self.key_maps[table]
         block[:] = 0
-        address, keys = block.ctypes.data, tables.keys(self.app, table, self.program.params)
+        address, keys = block.ctypes.data, self.program.tables[table.index].keys()
         complete = self._functions["map_open"](address, 8, 3 if indexed.is_text else 2)
         if isinstance(keys, list):
             offsets = np.cumsum([0, *map(len, keys)], dtype=np.int64)
@@ -153,9 +152,9 @@ class Workspace:
                 where = addresses.ctypes.data, len(addresses), 24 if text else 16, numbers.ctypes.data
                 self._functions["copy_states"](address, *where)
                 keys, rows = self._keys(text, addresses), rows[numbers - 1]
-            states[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
+            states[table.name] = self._states_table(self.program.records[table.row], rows, keys)
         for operator, address in self.maps:
-            resolved = self.program.resolved(operator.kept)
+            resolved = self.program.records[operator.kept]
             dtype = resolved.dtype(False)
             if operator.key is None:
                 rows = view(address, dtype.itemsize).view(dtype).copy()
@@ -171,7 +170,7 @@ class Workspace:
         return states
 
     def _has_text_keys(self, operator: Operator) -> bool:
-        return isinstance(self.program.resolved(operator.input).event[0][operator.keyed_by].type, Text)
+        return isinstance(self.program.records[operator.input].event[0][operator.keyed_by].type, Text)
 
     def _entries(self, text: bool, table: int) -> np.ndarray:
         """The entries of a map that are in use, ascending by key."""
@@ -214,11 +213,11 @@ class Workspace:
             arrays.insert(0, keys)
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _rows(self, table: Table) -> np.ndarray:
-        """Return all rows that a table can have, in their initial state."""
-        rows = tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
-        size = tables.size(self.app, table, self.program.params)
-        return rows if len(rows) == size else np.repeat(rows, size)
+
+def _rows(table: BoundTable) -> np.ndarray:
+    """Return all rows that a table can have, in their initial state."""
+    rows = table.initial_rows()
+    return rows if len(rows) == table.size else np.repeat(rows, table.size)
 
 
 def _give_back(

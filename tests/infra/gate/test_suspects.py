@@ -15,6 +15,7 @@ from infra.gate.pairs import Budget
 from infra.gate.suspects import NotJudged
 from infra.hosts import build
 from jobs.raw import write_raw
+from jobs.run_folder import read_plan
 from reports.history import History
 from reports.history.gate import note_path
 from streaming_core.regression.home import Home
@@ -65,7 +66,8 @@ def chosen(home: Home) -> list[tuple[str, str]]:
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.Build(reference.commit, home.root / "tree")
     put(baseline.tree, {"streaming_core/apps/sl.py": "", "streaming_core/apps/wc.py": ""})
-    return [(one.cell["cell"], one.why) for one in suspects.choose(home, FASTER, reference, baseline)]
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
+    return [(one.cell["cell"], one.why) for one in order]
 
 
 def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
@@ -94,7 +96,7 @@ def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     reference = suspects.find_reference(home, FASTER, "")
     baseline = build.at_commit(home, reference.commit, "night", lambda line: None)
-    order = suspects.choose(home, FASTER, reference, baseline)
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
     late = Budget(time.monotonic() - 1, "its turn did not come")
     kept = suspects.measure(home, FASTER, order, baseline, late, lambda line: pytest.fail(line))
     assert {(row["cell"], row["pair"], row["error"]) for row in kept} == {

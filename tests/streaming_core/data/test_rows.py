@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming_core import _runtime
 from streaming_core.data.digest import digest_table
-from streaming_core.data.rows import TEXT_PADDING, encode, layout
+from streaming_core.data.rows import TEXT_PADDING, encode
 from streaming_core.language.record import Array, boolean, f64, i8, i16, i32, i64, record, text, u8, u16, u32
 
 INTEGERS = {"i8": i8, "i16": i16, "i32": i32, "i64": i64, "u8": u8, "u16": u16, "u32": u32}
@@ -126,8 +126,8 @@ def test_invalid_columns_are_refused(change, message):
 
 
 def test_a_program_and_a_digest_share_one_layout():
-    assert [column["kind"] for column in layout(EVENT)][:3] == ["boolean", "text", "i8"]
-    assert layout(EVENT)[-2:] == [
+    assert [column["kind"] for column in EVENT.layout][:3] == ["boolean", "text", "i8"]
+    assert EVENT.layout[-2:] == [
         {"kind": "f64", "offset": EVENT.event[0]["reals"].offset, "count": 2},
         {"kind": "boolean", "offset": EVENT.event[0]["flags"].offset, "count": 3},
     ]

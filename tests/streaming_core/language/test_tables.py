@@ -10,8 +10,9 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
+from streaming_core.language.bound import BoundApp
 from streaming_core.language.record import NAN_BITS
-from streaming_core.language.tables import MOST_ROWS, initial_rows
+from streaming_core.language.tables import MOST_ROWS
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 
@@ -157,7 +158,7 @@ def fitting(key, params):
 
 def test_rows_begin_with_their_initial_values():
     app = bank(size="size", init=fitting)
-    rows = initial_rows(app, app.tables[0], Row.resolve({}), app.bind())
+    rows = BoundApp(app, app.bind()).tables[0].initial_rows()
     assert rows["small"].tolist() == [255, 254, 253, 252]
     assert rows["flag"].tolist() == [1, 0, 1, 0]
     assert rows["real"].view(np.uint64).tolist() == [NAN_BITS, NAN_BITS, 0, 1]
@@ -166,7 +167,7 @@ def test_rows_begin_with_their_initial_values():
     assert tables[0]["few"].to_pylist() == tables[1]["few"].to_pylist() == rows["few"].tolist()
     assert compile_app(app, app.bind()).initial[0].tobytes() == rows.tobytes()
     app = bank(init=lambda key, params: None)
-    assert not initial_rows(app, app.tables[0], Row.resolve({}), {}).view(np.uint8).any()
+    assert not BoundApp(app, {}).tables[0].initial_rows().view(np.uint8).any()
 
 
 def failing(key, params):
