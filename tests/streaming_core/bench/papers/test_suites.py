@@ -529,7 +529,7 @@ def test_replicas_match_table_iv():
     """Section 8.4, table IV: the load rises from 70 to 120 % of capacity, or falls to 30 %."""
 
     def decided(starting, load):
-        seen = {"at": 10**8, "period": 10**8, "replicas": starting, "most": elasticity.PAPERS_THREADS, "pending": 0}
+        seen = {"at": 10**8, "period": 10**8, "replicas": starting, "most": PAPERS_THREADS, "pending": 0}
         seen |= {"worked": round(load * starting * 10**8), "arrived": 1000, "dealt": 1000}
         return decider("threshold")(seen)
 
