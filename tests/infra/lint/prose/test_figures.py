@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.lint import figures
+from infra.lint.prose import figures
 
 
 @pytest.mark.parametrize(
