@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -23,11 +24,13 @@ def publish(
     Examples:
         lockstep publish
     """
-    from infra.benchmarks import page
     from reports import publish
 
     if run_id is None:
-        print(f"benchmarks: {page.publish(home())}")
+        if find_spec("infra.benchmarks"):  # a project has none (copier.yml)
+            from infra.benchmarks import page
+
+            print(f"benchmarks: {page.publish(home())}")
         publish.performance(home())
     else:
         print(f"publish: {publish.publish(home(), run_id)}")
