@@ -30,8 +30,8 @@ DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.htm
 GLOSSARY = "docs/glossary.html"
 HERE = Path(__file__).parent
 # A project has no suites, and so no page of them (copier.yml).
-SUITES = (HERE.parent / "infra" / "benchmarks").is_dir()
-BENCHMARKS = [Entry("Benchmarks", "benchmarks.html", "The command make bench makes this page.")] if SUITES else []
+HAS_SUITES = (HERE.parent / "infra" / "benchmarks" / "page.py").is_file()
+BENCHMARKS = [Entry("Benchmarks", "benchmarks.html", "The command make bench makes this page.")] if HAS_SUITES else []
 MENU = (
     Entry("Overview", "index.html"),
     Entry("Runs", "runs.html"),

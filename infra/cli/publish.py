@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -24,10 +23,10 @@ def publish(
     Examples:
         lockstep publish
     """
-    from reports import publish
+    from reports import publish, site
 
     if run_id is None:
-        if find_spec("infra.benchmarks"):  # a project has none (copier.yml)
+        if site.BENCHMARKS:
             from infra.benchmarks import page
 
             print(f"benchmarks: {page.publish(home())}")
