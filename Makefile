@@ -26,7 +26,7 @@ PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in $${PYTHON-} python3 python3.14 p
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: setup ## run a regression and print its table; ARGS="--matrix smoke" passes options (ARGS="--help" lists them)
@@ -128,7 +128,7 @@ test: | fit ## run the tests, except the slow ones; ARGS="--record-durations" no
 
 .PHONY: test-full
 test-full: | fit ## run all tests, including the slow ones
-	@$(TIMED) $(MAKE) --no-print-directory test-runtime-full test-models-full test-python-full test-e2e
+	@$(TIMED) $(MAKE) --no-print-directory test-runtime-full test-models-full test-python-full $(if $(wildcard tests/e2e),test-e2e)
 
 # End-to-end tests mostly wait, so pytest gets one worker more than there are cores. It ends with the tests that it skips.
 .PHONY: test-python test-python-full test-e2e
@@ -165,18 +165,6 @@ test-models-full: | fit
 	@$(TIMED) $(LOOM) -- --include-ignored
 	@$(TIMED) $(LIMITED) --lib --features shuttle shuttle_
 
-.PHONY: cost
-cost: setup ## measure what a run costs besides the engine; ARGS="--before CHECKOUT" compares; minutes on a quiet machine
-	@$(RUN) -m tests.e2e.cost $(ARGS)
-
-.PHONY: memory
-memory: setup ## show that ten times the events take no more memory; ARGS="--cases sd" chooses; half an hour on a quiet machine
-	@$(RUN) -m tests.e2e.memory $(ARGS)
-
-.PHONY: nights
-nights: setup ## show that nights find what they must, and accuse no unchanged build; an hour on a quiet machine
-	@$(RUN) -m tests.e2e.nights $(ARGS)
-
 .PHONY: lint lint-python lint-rust
 lint: setup ## check style, types, prose, spelling and links; silent when clean
 	@$(TIMED) $(MAKE) --no-print-directory --output-sync=line -j2 lint-python lint-rust
@@ -203,19 +191,8 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(V
 	@rm -rf $(BUILD)/site && mv $(BUILD)/site.new $(BUILD)/site
 	@touch $@
 
-.PHONY: screenshots
-screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
-	@$(RUN) -m tests.support.screenshots $(or $(ARGS),$(BUILD)/screenshots)
-
-##@ Releasing
-.PHONY: release
-release: setup ## check all that a release needs, write the wheel into dist, and run it
-	+@$(MAKE) --no-print-directory lock docs lint test
-	@changes=$$(git status --porcelain); [ -z "$$changes" ] || { echo "release: commit these files first:"; echo "$$changes"; exit 1; } >&2
-	@rm -rf dist && MAKEFLAGS= $(VENV)/bin/maturin build --release --quiet --out dist
-	@cd dist && sha256sum *.whl > SHA256SUMS
-	@for python in 3.11 3.12 3.13; do infra/release/smoke dist/*.whl $$python; done
-	@version=$$(echo dist/*.whl | cut -d- -f2); echo "Tag it: git tag --annotate v$$version --message 'Lockstep $$version'"
+# What only Lockstep itself needs; a project has no such file (copier.yml).
+-include infra/release/targets.mk
 
 ##@ Cleaning up
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.

@@ -28,17 +28,20 @@ class Entry(NamedTuple):
 
 DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.html"
 GLOSSARY = "docs/glossary.html"
+HERE = Path(__file__).parent
+# A project has no suites, and so no page of them (copier.yml).
+HAS_SUITES = (HERE.parent / "infra" / "benchmarks" / "page.py").is_file()
+BENCHMARKS = [Entry("Benchmarks", "benchmarks.html", "The command make bench makes this page.")] if HAS_SUITES else []
 MENU = (
     Entry("Overview", "index.html"),
     Entry("Runs", "runs.html"),
     Entry("Inputs", "inputs.html"),
     Entry("Performance", "performance.html"),
-    Entry("Benchmarks", "benchmarks.html", "The command make bench makes this page."),
+    *BENCHMARKS,
     Entry("Expectations", DATA_DOCS, "The first run makes this page."),
     Entry("Warehouse", DBT, "The first run that builds the warehouse makes this page."),
     Entry("Docs", DOCS),
 )
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,13 @@ def publish(
     Examples:
         lockstep publish
     """
-    from infra.benchmarks import page
-    from reports import publish
+    from reports import publish, site
 
     if run_id is None:
-        print(f"benchmarks: {page.publish(home())}")
+        if site.BENCHMARKS:
+            from infra.benchmarks import page
+
+            print(f"benchmarks: {page.publish(home())}")
         publish.performance(home())
     else:
         print(f"publish: {publish.publish(home(), run_id).sentence}")

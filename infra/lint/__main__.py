@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.lint import checkers, definitions, figures, links, prose
+from infra.lint import checkers, definitions, links
 from infra.lint.violation import Violation
 from streaming_core.errors import CommandFailed
 from streaming_core.process import ending
+
+CHECKS: list[Callable[[Path, Iterable[str]], list[Violation]]] = [links.check, definitions.check]
+if Path(__file__).with_name("prose").joinpath("rules.py").is_file():  # a project has none (copier.yml)
+    from infra.lint.prose import figures, rules
+
+    CHECKS += [rules.check, figures.check]
 
 
 def main(root: Path = ROOT) -> int:
@@ -31,7 +38,7 @@ def violations(root: Path) -> list[Violation]:
             pool.submit(checkers.ruff, root),
             pool.submit(checkers.codespell, root, paths),
         ]
-        ours = [check.check(root, paths) for check in (prose, links, figures, definitions)]
+        ours = [check(root, paths) for check in CHECKS]
         return [violation for part in ours for violation in part] + [
             violation for check in checks for violation in check.result()
         ]

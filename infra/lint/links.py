@@ -12,11 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from infra.lint.passages import MARKDOWN
 from infra.lint.violation import Violation
 
+MARKDOWN = MarkdownIt("commonmark").enable("table")
 HTML_LINK = re.compile(r"""\b(?:href|src|srcset)\s*=\s*["']([^"']*)["']""")
 HTML_ANCHOR = re.compile(r"""\b(?:id|name)\s*=\s*["']([^"']*)["']""")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from infra.checkout import ROOT
 from infra.reference import applications, command_line, dbt, warehouse
-from streaming_core.bench import benchmarks_page
 from streaming_core.engines.contract import Manifest, Report, Task
 
 # Name of a reference page -> the module that writes it. People write the other pages; a test asserts their names.
@@ -22,13 +21,21 @@ PAGES = {"applications": applications, "command-line": command_line, "warehouse"
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
     docs = root / "docs"
-    benchmarks = {docs / "benchmarks.md": benchmarks_page.page(docs / "benchmarks")}
     return (
         dbt.files(root / "dbt")
-        | benchmarks
+        | _benchmarks(docs)
         | {docs / "reference" / "engines.schema.json": _schemas()}
         | {docs / "reference" / f"{name}.md": module.page() for name, module in PAGES.items()}
     )
+
+
+def _benchmarks(docs: Path) -> dict[Path, str]:
+    """The page of the committed results; a project has none."""
+    if not (docs / "benchmarks").is_dir():
+        return {}
+    from streaming_core.bench.benchmarks_page import page
+
+    return {docs / "benchmarks.md": page(docs / "benchmarks")}
 
 
 def _schemas() -> str:

@@ -9,8 +9,9 @@ import yaml
 from infra.checkout import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-TARGETS |= set(" ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
+MAKEFILES = "".join((ROOT / path).read_text() for path in ("Makefile", "infra/release/targets.mk"))
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILES, re.MULTILINE))
+TARGETS |= set(" ".join(re.findall(r"^\.PHONY: (.*)$", MAKEFILES, re.MULTILINE)).split())
 
 
 def check_targets(command):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.lint import figures
+from infra.lint.prose import figures
 
 TEXTS = ["It reaches 2.7 million events/s.", "| `wc` | 3.4 M events/s |", "about 12,000 rows/s"]
 TEXTS += ["memory is read at 30 GB/s", "an access costs 84 ns an event", "the default has 1.29 times the loop"]

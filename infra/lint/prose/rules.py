@@ -13,8 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.lint.figures import RESULTS
-from infra.lint.passages import Passage, passages
+from infra.lint.code import TESTS
+from infra.lint.prose.figures import RESULTS
+from infra.lint.prose.passages import Passage, passages
 from infra.lint.violation import Violation
 
 LONGEST = 25  # words
@@ -22,7 +23,6 @@ LONGEST = 25  # words
 MOST_PASSIVE = 0.25
 FEWEST_SENTENCES = 10
 
-TESTS = re.compile(r"(^|/)tests?(/|\.rs$)|(^|/)conftest\.py$")
 # Airflow shows the docstring of a DAG's module; `streaming-core apps` shows that of an application.
 SHOWN_MODULES = re.compile(r"dags/\w+\.py$|streaming_core/apps/\w+\.py$")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.lint.passages import passages
+from infra.lint.prose.passages import passages
 
 
 def read(tmp_path, name, text):

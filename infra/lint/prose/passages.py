@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from infra.lint.links import MARKDOWN
+
 CODE = "`code`"
-MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 # Comments that a tool reads.
 DIRECTIVE = re.compile(r"!|noqa|type:|ruff:|fmt:|mypy:|pragma:")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.lint import prose
-from infra.lint.passages import Passage
+from infra.lint.prose import rules as prose
+from infra.lint.prose.passages import Passage
 
 
 def check(tmp_path, text):
