@@ -11,10 +11,10 @@ The *objective* ranks plans, and decides the search:
 - `throughput`, the paper's R: a plan is valid only if constraints (3) to (5) hold at its rates. If both units of a pair
   are open, and all their other producers are placed, one child has both on one socket. If no socket has room for both,
   it has them on two. Otherwise there is a child for each way of placing one of the two. If all producers of a unit are
-  placed, only its best socket remains (*best fit*, heuristic 2): the one where the unit puts out most, then the one
-  with least room left. In the bound, all unplaced replicas fetch for nothing. It is not sound: an operator that two
-  streams over-supply divides its time between them as rows come. If the producers of one stream are nearer, more of its
-  rows come in and take time from the other, which may have the greater selectivity.
+  placed, only its best socket remains (*best fit*, heuristic 2). That is the one where the unit puts out most, then the
+  one with least room left. In the bound, all unplaced replicas fetch for nothing. It is not sound: an operator that two
+  streams over-supply divides its time between them as rows come. Rows of the nearer producers take time from the other
+  stream, which may have the greater selectivity.
 
 *Compression* (heuristic 3) is in the problem (compressed.py). The search never repeats equal nodes. A plan is the
 number of replicas of each class on each socket. Of empty sockets that differ only in their number it takes the first.
@@ -118,7 +118,7 @@ def _units(problem: Compressed) -> list[int]:
     return [int(total) // int(size) for total, size in zip(problem.totals, problem.sizes, strict=True)]
 
 
-def exhaustive(problem: Compressed, objective: str = "sustained") -> Outcome:
+def exhaustive(problem: Compressed, objective: Literal["sustained", "throughput"] = "sustained") -> Outcome:
     """Examine all plans.
 
     Raises:

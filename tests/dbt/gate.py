@@ -49,7 +49,7 @@ def pairs(
     """Logarithms of ratios of speeds, as pairs of processes on a shared machine give them, shape (PAIRS,).
 
     The machine's speed wanders by factors, and both processes of a pair share almost all of that.
-    `noise` is that of each process, `outliers` the share of processes with twelve times the noise, and `second` how
+    `noise` is that of each process, and `outliers` the share of processes with twelve times the noise. `second` is how
     much slower the second process of a pair is, in random order. With `skew`, noise only slows processes down.
     """
     draw = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.lint.code import TESTS
+from infra.lint.definitions import TESTS
 from infra.lint.prose.figures import RESULTS
 from infra.lint.prose.passages import Passage, passages
 from infra.lint.violation import Violation
