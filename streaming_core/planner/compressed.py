@@ -307,7 +307,7 @@ class Overfed:
                 self._emitted[operator.name, stream] = by_socket
             if operator.kind == "sink":
                 self.throughput += sum(by_socket.sum(axis=1) for by_socket in out.values())
-        self.valid: Array = (
+        self.valid = (
             (self._time <= of.time * (1 + ROUNDING)).all(axis=1)
             & (self._memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
             & (self._traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))

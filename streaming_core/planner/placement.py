@@ -278,7 +278,7 @@ def _judged(problem: Compressed, ways: list[tuple[Array, int, int]]) -> tuple[Ar
     plans = np.stack([plan for plan, _, _ in ways], axis=1)
     last = [unit for _, unit, _ in ways], range(len(ways)), [socket for _, _, socket in ways]
     overfed = problem.overfed(plans)
-    return overfed.valid, overfed.processed[last]
+    return np.asarray(overfed.valid), overfed.processed[last]
 
 
 def _whole(problem: Compressed) -> Iterator[Array]:

@@ -121,8 +121,8 @@ def history(
     """Logarithms of ratios to the loop, as a shared machine gives them.
 
     The machine's own speed drifts by factors from night to night. The loop and the cell share that drift, so the ratio
-    does not show it. `noise` is the standard deviation of a night, and `outliers` the share of nights with twelve times the
-    noise. `wander` is the step of the level's random walk, and `slower` the slowdown from the night `at` on.
+    does not show it. `noise` is the standard deviation of a night, and `outliers` the share of nights with twelve times
+    the noise. `wander` is the step of the level's random walk, and `slower` the slowdown from the night `at` on.
     """
     draw = random.Random(seed)
     machine, level, points = 0.0, 0.0, []
