@@ -103,6 +103,7 @@ values = (integers, integers, reals, reals, st.booleans(), st.booleans())
 
 
 @pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_random_expression_has_the_same_value_on_every_machine(examples, ops, machines):
     event = st.tuples(st.sampled_from(ops), *values)
 

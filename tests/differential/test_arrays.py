@@ -187,6 +187,7 @@ def test_array_length_does_not_change_the_size_of_the_compiled_loop(function):
 
 
 @pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.slow
 def test_arrays_of_every_length_have_the_same_digest_on_every_machine(size):
     app, _ = built(add)
     params = app.bind({"size": size})
@@ -250,6 +251,7 @@ def padded(keyed):
 
 @pytest.mark.parametrize("keyed", some([True, False]))
 @pytest.mark.parametrize("padding", some([0, 1, 3]))
+@pytest.mark.slow
 def test_empty_array_takes_no_bytes_and_no_column(padding, keyed):
     app = padded(keyed)
     params = app.bind({"padding": padding})

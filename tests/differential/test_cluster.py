@@ -21,6 +21,7 @@ def figures(drawn: Drawn) -> list[Figures]:
 
 @pytest.mark.parametrize("number", seeds(1, 170))
 @pytest.mark.parametrize("kind", ["windowed", "dataflow"])
+@pytest.mark.slow
 def test_drawn_program_in_shares_equals_the_oracle(tmp_path, kind, number):
     drawn = Drawn.of(kind, number, tmp_path)
     if drawn.outputs is None:

@@ -1,6 +1,7 @@
 """A transaction takes a truth value for a key, for an argument and for the number of a read."""
 
 import pyarrow as pa
+import pytest
 
 from streaming_core.api import App, boolean, i64, record, u8
 from streaming_core.oracle.loop import Loop
@@ -53,6 +54,7 @@ def flagged(order, txn, out):
 flags.generates(lambda *args: {})
 
 
+@pytest.mark.slow
 def test_transaction_takes_a_boolean_as_an_integer():
     n = 40
     columns = {"seq": range(n), "kind": [i % 3 for i in range(n)], "amount": [i % 5 for i in range(n)]}

@@ -134,12 +134,14 @@ def examine_one(folder, number: int, examples: int) -> int:
 
 
 @pytest.mark.parametrize("number", seeds(1, of=46))
+@pytest.mark.slow
 def test_generated_application_equals_the_oracle(tmp_path, number):
     compared = examine_one(tmp_path, number, 150 if number > 1 else 60)
     assert compared > 60 or number > 1
 
 
 @pytest.mark.parametrize("number", seeds(1, of=2))
+@pytest.mark.slow
 def test_unordered_run_emits_the_same_rows(tmp_path, number):
     some, rows = subject(tmp_path, number, is_stateless=True), []
     listed = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategies(name, some.app)]

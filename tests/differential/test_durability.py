@@ -106,6 +106,7 @@ RUNS = [
     [(RUNS[-1], 2)] + [pytest.param(run, 100, marks=pytest.mark.slow) for run in RUNS],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
+@pytest.mark.slow
 def test_run_killed_at_random_moments_resumes(run, times, undisturbed, tmp_path):
     whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
     assert whole.parts >= 9

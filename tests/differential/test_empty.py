@@ -20,6 +20,7 @@ FAST = ("tp", "wc")
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()]
 )
+@pytest.mark.slow
 def test_empty_stream_is_processed(name, tmp_path):
     app = registry.load(name)
     assert workload.write(app, {}, 0, 1, tmp_path / "w")["content_digest"] == "0:0000000000000000"

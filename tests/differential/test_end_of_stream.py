@@ -215,6 +215,7 @@ def test_keys_added_by_a_flush_are_flushed_too():
 
 
 @pytest.mark.parametrize("pipeline", some(["divides", "fails"]))
+@pytest.mark.slow
 def test_error_of_a_flush_or_its_rows_is_equal_on_every_machine(pipeline):
     app = App("errors")
     stream = app.source(Event).process(keep, Total, Event, flush=tell)

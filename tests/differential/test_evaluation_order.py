@@ -184,6 +184,7 @@ def rows(start, stop):
     ("cases", "failures"),
     [(CASES[:17], list(FAILURES)[::3]), pytest.param(CASES, list(FAILURES), marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_operands_act_in_the_order_of_python_and_failures_have_one_text(package, cases, failures):
     (package / "evaluation_order.py").write_text(source([*cases, *failures]))
     app = registry.load("evaluation_order")

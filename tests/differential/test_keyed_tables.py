@@ -219,6 +219,7 @@ def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
 
 
 @pytest.mark.parametrize("kind", some([i8, i64, u32, i16, i32, u8, u16]), ids=lambda kind: kind.name)
+@pytest.mark.slow
 def test_integer_keys_of_every_width_have_their_whole_range(kind):
     app, low, high = App("widths"), *kind.bounds
     keys = sorted({low, low + 1, high - 1, high, 0, 5})

@@ -74,6 +74,7 @@ def kill(run, root: Path, steps) -> int:
     return killed
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_with_the_same_result(undisturbed):
     assert kill(*undisturbed, [20, 60, 100, 140]) == 4
 

@@ -71,6 +71,7 @@ def test_loop_takes_many_events_of_one_seq():
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_loop_rejects_a_transaction_by_a_late_condition():
     r = np.random.default_rng(3)
     events = moves(

@@ -152,6 +152,7 @@ def test_every_nan_is_stored_with_the_same_bits(function):
         same(loop.finish(len(events)), interpreter.finish(len(events)))
 
 
+@pytest.mark.slow
 def test_forwarded_events_hold_the_same_nan_bits():
     """Events forwarded from source to sink, and state and outputs of an engine's run."""
     app = App("nans")
@@ -226,6 +227,7 @@ def answer(event, txn, out):
 bank.generates(lambda *args: {})
 
 
+@pytest.mark.slow
 def test_tables_and_constants_hold_the_same_nan_bits():
     events = taken(workload.schema(bank, {}))
     case = Case(bank, {}, events)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from streaming_core.api import App, Array, Param, Ring, boolean, i64, record, u8, u32
 from tests.differential.case import Case
@@ -116,6 +117,7 @@ def orders(**columns):
     return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(arrays, schema.types, strict=True)], schema=schema)
 
 
+@pytest.mark.slow
 def test_transaction_reads_the_state_before_it():
     table = orders(
         kind=[SWAP, TURN, WRITE, WRITE, SHIFT, SWAP],

@@ -182,6 +182,7 @@ def test_long_sequences_of_appends_and_removals_agree(compiled_app):
     assert min(longest) < 9
 
 
+@pytest.mark.slow
 def test_queue_memory_is_bounded_by_its_largest_length():
     """Each event adds a row; from the 100th event on, it also removes one."""
     app = application("alone")

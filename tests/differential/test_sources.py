@@ -167,6 +167,7 @@ def agree(app, seed):
 
 
 @pytest.mark.parametrize("number", [n if n == 6 else pytest.param(n, marks=pytest.mark.slow) for n in range(12)])
+@pytest.mark.slow
 def test_random_application_agrees_on_every_machine(number, tmp_path, monkeypatch):
     file = tmp_path / f"drawn_{number}.py"
     file.write_text(written(number))

@@ -43,6 +43,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)
+@pytest.mark.slow
 def test_every_emitted_row_is_consumed(cases, name, threads, way):
     case = cases[name]
     sample = case.check(Pinned(app=name, threads=threads, batch=64, **way))

@@ -108,6 +108,7 @@ def test_invalid_expectations_of_an_application_are_refused_in_one_line(beside, 
         ]
     ),
 )
+@pytest.mark.slow
 def test_refusal_by_great_expectations_is_one_line_of_the_stage(tmp_path, spark, capsys, beside, text, reason):
     world = World(tmp_path / "home")
     (cell,) = world.plan(("owners", 2))

@@ -415,6 +415,7 @@ def test_each_invariant_has_a_wrong_result():
 
 
 @pytest.mark.parametrize("names", SELECTIONS)
+@pytest.mark.slow
 def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     """And finds nothing in the right result."""
     queries, views = [], {}

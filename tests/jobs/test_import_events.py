@@ -141,6 +141,7 @@ def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, spark, tmp_p
     assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
 
 
+@pytest.mark.slow
 def test_times_without_a_unit_are_refused(orders, spark, tmp_path):
     file = tmp_path / "orders.csv"
     file.write_text(csv_of([GOOD | {"ts": "2026-01-02"}]))

@@ -44,6 +44,7 @@ def failure(work: Callable[[SparkSession, Home, str], str], home: Home, spark: S
     return str(failed.value)
 
 
+@pytest.mark.slow
 def test_workloads_equal_those_of_the_command_line_and_are_reused(home, spark, tmp_path):
     assert run(home, spark) == "generated sl, wc"
     for app, events in REQUESTED:

@@ -391,6 +391,7 @@ def test_every_pass_must_agree_with_the_oracle(world, spark, capsys):
     assert outcome.of(cells[2])["order"]["detail"].startswith("not delivered in order: peak pass 1; the engine keeps")
 
 
+@pytest.mark.slow
 def test_retry_hides_nothing(world, spark):
     hidden, repaired, lost = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     world.attempt(hidden, change_value, number=1)
@@ -455,6 +456,7 @@ def test_unknown_run_is_refused_in_one_line(world, spark, run, line):
     assert not world.home.raw("verdicts").exists()
 
 
+@pytest.mark.slow
 def test_new_checks_replace_earlier_verdicts(world, spark):
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)

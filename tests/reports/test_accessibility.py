@@ -64,6 +64,7 @@ def _import(home: Home) -> None:
 
 
 @pytest.mark.parametrize("theme", some(THEMES))
+@pytest.mark.slow
 def test_pages_violate_no_accessibility_rule(reports, theme):
     # The cells of the run before look like those of the last one.
     before = [path for path in (reports / RUN_IDS[-2]).glob("*.html") if path.name.count(".") > 1]

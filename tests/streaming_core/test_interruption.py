@@ -11,6 +11,7 @@ import pytest
 
 from streaming_core import interruption, machine_code
 from streaming_core.data import workload
+from tests.support.draws import some
 
 # Runs the command. A hook prints a line at the test's position and continues after the signal.
 SCRIPT = """
@@ -106,20 +107,23 @@ def interrupted(command, number):
     return command.returncode, stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT]))
 @pytest.mark.parametrize(
     ("hook", "arguments"),
-    [
-        (COMPILING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
-        (BLOCKS, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
-        (PUBLISHING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
-        (CHUNKS, ("generate", "sl", "--events", 500, "--out", "OUT")),
-        (PUBLISHING, ("generate", "sl", "--events", 500, "--out", "OUT")),
-        (BLOCKS, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
-        (PUBLISHING, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
-        (PUBLISHING, ("record", "sl", "--operator", "ledger", "--input", "SOURCE", "--out", "OUT")),
-        (BLOCKS, ("bench", "sl", "--events", 500, "--threads", 1, "--out", "OUT")),
-    ],
+    some(
+        [
+            (PUBLISHING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+            (CHUNKS, ("generate", "sl", "--events", 500, "--out", "OUT")),
+            (COMPILING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+            (BLOCKS, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+            (PUBLISHING, ("generate", "sl", "--events", 500, "--out", "OUT")),
+            (BLOCKS, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
+            (PUBLISHING, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
+            (PUBLISHING, ("record", "sl", "--operator", "ledger", "--input", "SOURCE", "--out", "OUT")),
+            (BLOCKS, ("bench", "sl", "--events", 500, "--threads", 1, "--out", "OUT")),
+        ],
+        2,
+    ),
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
 def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_path, hook, arguments, number):
@@ -151,6 +155,7 @@ blocks.row_format.encode = encode
         assert (code, stderr) == (143, "streaming-core: stopped by SIGTERM\n"), executor
 
 
+@pytest.mark.slow
 def test_a_signal_ends_work_that_never_looks_for_it(source, tmp_path):
     out = tmp_path / "out"
     command = start(LOOP, tmp_path / "home", "oracle", "sl", "--input", source, "--out", out)

@@ -31,6 +31,7 @@ def test_hangs():
 
 
 @pytest.mark.parametrize(("source", "place"), [(PYTHON, "in waits_for_nobody"), (COMPILED, "in test_hangs")])
+@pytest.mark.slow
 def test_a_hanging_test_fails_and_shows_its_position(tmp_path, source, place):
     (tmp_path / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]

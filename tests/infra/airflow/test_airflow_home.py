@@ -46,6 +46,7 @@ def test_home_of_another_airflow_is_refused_and_stays_as_it_is(home, name):
     assert "theirs" in (home / name).read_text()
 
 
+@pytest.mark.slow
 def test_database_of_another_airflow_is_refused_and_stays_as_it_is(home, tmp_path, monkeypatch):
     with sqlite3.connect(tmp_path / "theirs.db") as database:
         database.execute("CREATE TABLE connection (conn_id text)")

@@ -16,6 +16,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import named
 from tests.infra.cli.conftest import lockstep
+from tests.support.draws import some
 from tests.support.sshd import Sshd
 
 
@@ -162,7 +163,7 @@ PYTHONS = {
 }
 
 
-@pytest.mark.parametrize("fault", PYTHONS)
+@pytest.mark.parametrize("fault", some(PYTHONS))
 def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
     connect(python=python(CODE[fault]))
     one = preflight("node", home)

@@ -51,6 +51,7 @@ def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
     assert findings["sentence"].startswith("7 of 8 cells equal the oracle; wc/affinity-batch16/t2 failed")
 
 
+@pytest.mark.slow
 def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")

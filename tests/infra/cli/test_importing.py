@@ -50,6 +50,7 @@ def lines_of(folder):
     return [row["line"] for table in workload.read(folder).blocks(500) for row in table.to_pylist()]
 
 
+@pytest.mark.slow
 def test_tutorial_import_prints_the_output_on_its_page(home, session, package, tmp_path, capsys, monkeypatch):
     new("mine", package, tmp_path / "nowhere")
     (step,) = [step for step in pages.steps(pages.TUTORIAL) if "lockstep import" in step.command]

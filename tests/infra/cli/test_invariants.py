@@ -24,6 +24,7 @@ def workspace(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_each_invariant_holds_or_shows_its_violating_rows(workspace, session, capsys, monkeypatch):
     assert invariants(workspace / "r", workspace / "w") == 0
     names = registry.load("wc").holds("total", {"vocabulary": 20})

@@ -47,6 +47,7 @@ def requests_of(build: Build) -> list[dict]:
     return [json.loads(line) for line in (build.tree / "streaming_core" / "asked").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_pair_has_two_processes_in_random_order(tmp_path):
     builds = two(tmp_path, {"seconds": 0.25, "steal": 0.1}, {"seconds": 0.3125})
     rows = pairs.paired(builds, SPEC, tmp_path, "a lot")
@@ -138,6 +139,7 @@ class Program:
         return code, self.process.communicate()[1]
 
 
+@pytest.mark.slow
 def test_host_program_prints_the_pairs(tmp_path):
     program = Program(tmp_path)
     rows = program.heard()["pairs"]

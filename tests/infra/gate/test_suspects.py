@@ -92,6 +92,7 @@ def test_changed_loop_makes_a_cell_a_suspect(home):
     assert {why for _, why in chosen(home)} == {"source"}
 
 
+@pytest.mark.slow
 def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 1)
     reference = suspects.find_reference(home, FASTER, "")

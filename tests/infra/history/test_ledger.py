@@ -22,6 +22,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import DECISIONS, parts
 from streaming_core.storage import sha256_of
 from tests.differential.streams import examine
+from tests.support.draws import some
 
 RUN = "20260105T020000Z-00000005"
 
@@ -92,6 +93,7 @@ OTHER = {
 
 @examine(150)
 @given(entry=st.integers(0, 6), field=st.sampled_from(list(DECISIONS)), data=st.data())
+@pytest.mark.slow
 def test_changed_value_in_any_column_of_any_entry_is_refused(written, tmp_path_factory, entry, field, data):
     value = data.draw(OTHER[field.type])
     home = copy(written, tmp_path_factory.getbasetemp() / "changed")
@@ -218,7 +220,7 @@ def _die_in(root: str, function: str, at: int) -> None:
     ledger.append(Home(root), [decided(7), decided(8)])
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", some([True, False]))
 @pytest.mark.parametrize("function", ["replace", "fsync"])
 def test_killed_append_is_atomic_and_the_next_one_lands(tmp_path, written, function, is_first):
     spawn = multiprocessing.get_context("fork")

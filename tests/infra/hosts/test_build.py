@@ -77,6 +77,7 @@ def test_folder_without_git_has_no_commits(tmp_path, monkeypatch):
         build.resolve("HEAD")
 
 
+@pytest.mark.slow
 def test_commit_is_built_once_from_its_sources_and_the_checkout_is_unchanged(repository, home):
     lines: list[str] = []
     commit = build.resolve("slow")

@@ -54,6 +54,7 @@ def test_same_files_make_the_same_wheel(home, tmp_path):
     assert wheel.wheel_of(Build("other", ROOT), home).digest != one.digest, "its name is a part of a build"
 
 
+@pytest.mark.slow
 def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
     one = wheel.wheel_of(Build("abc1234-shipped", ROOT), home)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]

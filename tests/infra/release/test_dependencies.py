@@ -6,9 +6,12 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
+import pytest
+
 from infra.checkout import ROOT
 
 
+@pytest.mark.slow
 def test_the_wheel_depends_on_all_that_streaming_core_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *project["optional-dependencies"]["bench"]]

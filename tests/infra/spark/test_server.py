@@ -53,6 +53,7 @@ def family_of(pid: int) -> list[psutil.Process]:
     return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
 
 
+@pytest.mark.slow
 def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkeypatch):
     url = server.start("a", master="local[1]")
     token = server.client_lease("a").token

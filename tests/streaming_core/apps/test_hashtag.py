@@ -17,6 +17,7 @@ MINUTE = 60_000
         {"hashtags": 500, "rate": 300.0, "hashtag_ratio": 1.0, "advance": 100, "size": 100},
     ],
 )
+@pytest.mark.slow
 def test_hashtag_finds_the_longest(params):
     events, result = run("hashtag", params)
 

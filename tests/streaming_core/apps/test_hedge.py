@@ -47,6 +47,7 @@ def pairs_of(events, params):
         pytest.param(150, {"keys": 2, "size": 100_000, "rate": 10.0, "same_exchange": True}, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_hedge_finds_every_pair(events, params):
     events, result = run("hedge", params, events=events)
     wanted = pairs_of(events, result.params)

@@ -40,6 +40,7 @@ def pairs_of(events, params):
         pytest.param(400, {"keys": 3, "size": 300, "domain": 5, "band": 0, "phases": True}, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_scalejoin_finds_every_pair(events, params):
     events, result = run("scalejoin", params, events=events)
     wanted = pairs_of(events, result.params)

@@ -15,6 +15,7 @@ from tests.streaming_core.apps.windows import run, windows_of
         {"vocabulary": 10, "skew": 0.0, "rate": 1.0, "advance": 7, "size": 50},  # most windows have no tweet
     ],
 )
+@pytest.mark.slow
 def test_wordcount_counts_the_words_of_windows(params):
     events, result = run("wordcount", params)
     is_set = result.params["multiplicity"] == "set"

@@ -398,6 +398,7 @@ def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp
     refused(command("diff", tmp_path / "nowhere", tmp_path / "o"), "not comparable: ")
 
 
+@pytest.mark.slow
 def test_bench_checks_the_results_of_its_runs(command, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     out = tmp_path / "bench.json"
@@ -432,6 +433,7 @@ def examples():
     return [words for words in lines if words[0] not in ("bench", "new")]
 
 
+@pytest.mark.slow
 def test_examples_in_the_help_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))

@@ -45,6 +45,7 @@ def cells_by_workload(name, tmp_path, workloads, **options):
     return {cell.workload: cell for cell in report.cells}
 
 
+@pytest.mark.slow
 def test_a_correct_engine_conforms(engines):
     plant(engines, "right", WC.format(fault=""))
     assert main(["conformance", "--engine", "right", "--workloads", "empty,blanks", "--threads", "2"]) == 0

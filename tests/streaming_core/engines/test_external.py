@@ -163,6 +163,7 @@ def test_an_engine_that_hangs_is_stopped_with_its_children(wc, engines, tmp_path
     assert not alive(identity(int(str(error.value).rpartition(" ")[2])))
 
 
+@pytest.mark.slow
 def test_a_signal_also_stops_the_engine(wc, engines, tmp_path):
     plant(engines, "slow", WC.format(fault="import os, signal\nprint('engine', os.getpid()); signal.pause()"))
     command = [Path(sys.executable).with_name("streaming-core"), "run", "wc", "--executor", "slow"]

@@ -183,6 +183,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.slow
 def test_slices_of_a_periodic_stream_concatenate_the_events_of_its_periods(counted):
     make, count = happenings()
     params, count = {"limit": 1000}, count if counted else None

@@ -10,6 +10,7 @@ from streaming_core import generator
 from streaming_core.errors import BadInput
 from streaming_core.generator import linear_road
 from streaming_core.generator.linear_road import BALANCE, DAYS, EXPENDITURE, PARAMS, PERIOD, REPORT, SEGMENT, TRAVEL
+from tests.support.draws import some
 
 ALL = (
     "type", "vid", "speed", "xway", "lane", "dir", "seg", "pos", "qid", "s_init", "s_end", "dow", "tod", "day",
@@ -63,7 +64,7 @@ def stopped(vehicle):
     return marked
 
 
-@pytest.mark.parametrize("params", ROADS)
+@pytest.mark.parametrize("params", some(ROADS))
 def test_reports_come_from_vehicles_on_a_road(params):
     events = repetition(params)
     assert (np.diff((events["ts"] * (1 << 20) + events["vid"]) * 8 + events["type"]) > 0).all()
@@ -125,7 +126,7 @@ def test_types_occur_in_the_published_proportions():
     assert share[1] == 0
 
 
-@pytest.mark.parametrize("params", ROADS)
+@pytest.mark.parametrize("params", some(ROADS))
 def test_requests_accompany_a_report_and_fill_the_fields_of_their_type(params):
     events = repetition(params)
     reports = set(zip(*(events[n][events["type"] == REPORT].tolist() for n in ("ts", "vid")), strict=True))
@@ -154,6 +155,7 @@ def test_requests_accompany_a_report_and_fill_the_fields_of_their_type(params):
 
 
 @pytest.mark.parametrize("params", ROADS[:2])
+@pytest.mark.slow
 def test_an_accident_is_two_vehicles_standing_at_one_position(params):
     events = repetition(params)
     places = defaultdict(list)
@@ -211,6 +213,7 @@ def test_vehicles_arrive_on_a_ramp_as_a_poisson_process():
     assert abs(middle.var() - 80) < 3
 
 
+@pytest.mark.slow
 def test_the_road_repeats_after_its_duration():
     params = ROADS[1]
     first, second = repetition(params), repetition(params, number=1)

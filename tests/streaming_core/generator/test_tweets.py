@@ -26,6 +26,7 @@ def test_tweets_arrive_as_a_poisson_process(rate):
     assert abs((ts % 1000).mean() - 499.5) < 5
 
 
+@pytest.mark.slow
 def test_words_and_hashtags_follow_their_distributions():
     columns = tweets(defaults(), 1, 0, N)
     texts = columns["text"].to_pylist()

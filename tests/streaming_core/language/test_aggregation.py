@@ -27,6 +27,7 @@ from streaming_core.errors import BadInput
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
+from tests.support.draws import some
 
 EVENTS = 600
 MINUTE, HOUR = 60_000, 3_600_000
@@ -120,7 +121,7 @@ def produced(case):
     return Counts(tuple(row[name] for name in names) for row in case.outputs.to_pylist())
 
 
-@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("aggregate", some(AGGREGATES))
 def test_early_results_are_emitted_before_a_session_ends(aggregate):
     table, app = orders(), declared(aggregate, session("4s"), early=3)
     case = Case(app, app.bind(), table)
@@ -183,6 +184,7 @@ def basket(rows):
     return (len({row["item"] for row in rows}), prices[0], prices[-1], max(prices) > 900)
 
 
+@pytest.mark.slow
 def test_a_custom_aggregate_restarts_with_each_count_window():
     app = App("baskets")
     app.source(Order).key_by("shop").window(count_window(5)).aggregate(filled, Basket, bought, Bought).sink()
@@ -219,6 +221,7 @@ def averaged(window, state, out):
     out.emit(ts=window.end, shop=window.key.shop, mean=state.n / 2)
 
 
+@pytest.mark.slow
 def test_an_operator_can_follow_a_custom_aggregate():
     app = App("halves")
     halves = app.source(Order).key_by("shop").window(tumbling("1h")).aggregate(average, Total, averaged, Mean)

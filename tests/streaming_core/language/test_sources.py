@@ -280,6 +280,7 @@ def drawn_right(rng, rows, steps):
 
 
 @pytest.mark.parametrize("seed", seeds(1, of=4))
+@pytest.mark.slow
 def test_windows_over_sources_match_their_definition(seed):
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))
@@ -369,6 +370,7 @@ def paced(app, table, outputs):
 
 @pytest.mark.parametrize("silent_one", [0, 1])
 @pytest.mark.parametrize("rows", some([3, 0, 40]))
+@pytest.mark.slow
 def test_windows_expire_by_the_time_of_the_active_stream(silent_one, rows):
     """A stream falls silent after a few rows: the other stream's time expires its state."""
     rng = np.random.default_rng(rows)

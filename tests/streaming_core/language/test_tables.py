@@ -156,6 +156,7 @@ def fitting(key, params):
     return {"small": 255 - key, "flag": key % 2 == 0, "real": reals, "few": [7, 8, 9]}
 
 
+@pytest.mark.slow
 def test_rows_begin_with_their_initial_values():
     app = bank(size="size", init=fitting)
     rows = BoundApp(app, app.bind()).tables[0].initial_rows()

@@ -86,6 +86,7 @@ def expiries(outputs):
 ROWS = [(1, 0, 0), (25, 0, 0), (3, 1, 0), (14, 1, 0), (8, 0, 0), (31, 1, 0), (90, 1, 0)]
 
 
+@pytest.mark.slow
 def test_the_slowest_stream_holds_windows_open():
     outputs, interpreter = interpreted(counting(advance=10, size=10), ROWS)
     # The row at 8 is late: both streams have passed 10 by then.
@@ -105,7 +106,7 @@ def test_an_idle_stream_delays_no_window():
     assert interpreter.dropped_late == 3
 
 
-@pytest.mark.parametrize("seed", seeds(6, of=40))
+@pytest.mark.parametrize("seed", seeds(1, of=40))
 def test_all_readers_agree_on_streams_in_any_order(seed):
     rng = np.random.default_rng(seed)
     events = 90

@@ -80,12 +80,14 @@ def once(window, state, out):
 FAR = [(number * 10**12 * (-1) ** number, number) for number in range(20)]
 
 
+@pytest.mark.slow
 def test_distant_windows_take_no_memory_in_between():
     """A vector over the windows in between would take hundreds of terabytes."""
     outputs, _ = interpreted(windowed(delay=1 << 60), FAR)
     assert [row["ts"] for row in outputs] == sorted(ts + 1 for ts, _ in FAR)
 
 
+@pytest.mark.slow
 def test_a_single_window_slides_over_gaps():
     outputs, _ = interpreted(windowed(kind="single", advance=10**12, size=10**14), sorted(FAR))
     assert len(outputs) > len(FAR)
@@ -96,6 +98,7 @@ def counted_at_once(row, window, state, out):
     out.emit(ts=row.ts, n=state.n)
 
 
+@pytest.mark.slow
 def test_a_single_window_can_span_any_number_of_windows():
     """Kind multi would open a pane for each of 2^40 windows."""
     single = windowed(counted_at_once, result=None, kind="single", every=3, size=1 << 40)

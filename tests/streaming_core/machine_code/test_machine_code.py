@@ -168,6 +168,7 @@ def test_code_changes_with_its_inputs(make, counted, monkeypatch):
     assert len(counted) == 3 * first
 
 
+@pytest.mark.slow
 def test_two_loops_of_the_same_code_do_not_share_memory(counted):
     app = registry.load("sl")
     params = app.bind({"n_items": 2, "partitioned": False})

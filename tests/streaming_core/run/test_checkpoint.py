@@ -256,6 +256,7 @@ def test_a_run_resumes_after_a_failed_write(spec, source, stopped, monkeypatch, 
     assert engine.run(spec, source, stopped).resumed == [320]
 
 
+@pytest.mark.slow
 def test_an_executor_without_checkpoints_refuses_the_option(spec, source, tmp_path):
     with pytest.raises(BadInput, match="executor pooled has no checkpoint; transactional has"):
         RunSpec.parse({"app": "wc", "executor": "pooled", "checkpoint": 1})

@@ -245,6 +245,7 @@ def test_a_profile_is_measured_once(command, workspace, monkeypatch):
     assert other["profile"] != first["profile"]
 
 
+@pytest.mark.slow
 def test_a_profile_depends_on_parameters_and_batch(workspace, tmp_path):
     places = set()
     for rows in (2, 3):  # which operators read, and generators do not

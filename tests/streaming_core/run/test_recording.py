@@ -124,6 +124,7 @@ def test_the_first_operator_records_the_events(command, workspace, tmp_path, app
     assert (code, report["rows_in"], report["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
 
 
+@pytest.mark.slow
 def test_an_operator_of_all_sources_records_the_events(command, tmp_path):
     params = {"keys": 3, "size": 2_001, "domain": 50}
     manifest = workload.write("scalejoin", params, 300, 1, tmp_path / "w")
@@ -295,6 +296,7 @@ def small():
     return app.check()
 
 
+@pytest.mark.slow
 def test_replays_profile_every_operator_of_an_application(tmp_path):
     app = small()
     workload.write(app, {}, 100, 1, tmp_path / "w")
@@ -312,6 +314,7 @@ def test_replays_profile_every_operator_of_an_application(tmp_path):
     assert [p.ns_per_row is not None and p.ns_per_row > 0 for p in profiles.values()] == [True, True, True, False]
 
 
+@pytest.mark.slow
 def test_replays_profile_a_transaction(workspace):
     profiles = replays(workload.read(workspace / "sl"), 1)
     assert list(profiles) == ["ledger"]
@@ -363,6 +366,7 @@ def passing():
     return app.check()
 
 
+@pytest.mark.slow
 def test_replays_profile_windows_and_the_operators_after_them(tmp_path):
     app = passing()
     workload.write(app, {}, 300, 1, tmp_path / "w")

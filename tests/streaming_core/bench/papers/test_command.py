@@ -29,6 +29,7 @@ def command(command):
     return partial(command, "bench")
 
 
+@pytest.mark.slow
 def test_a_suite_records_measurements_and_host(command, home):
     options = ("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 2)
     code, shown, _ = command(*options)

@@ -59,6 +59,7 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert list((home / "reports" / "bench").glob("*.json")) == [kept]
 
 
+@pytest.mark.slow
 def test_a_suite_of_one_host_can_be_imported_too(command, home, tmp_path):
     file = tmp_path / "stretch.json"
     options = ("--suite", "stretch", "--only", "q2", "--quick", "--threads", "1", "--repetitions", 1)

@@ -115,6 +115,7 @@ def test_a_pass_sums_its_runs():
     assert Pass([sample(0.0, events=0)]).rate == 0.0
 
 
+@pytest.mark.slow
 def test_faster_ways_repeat_their_runs(monkeypatch):
     race = Race("sl", {}, 500)
     passes = []

@@ -71,6 +71,7 @@ def test_a_race_without_events_has_no_figures(command, home, tmp_path):
         assert {row[name] for row in rows} == {None}
 
 
+@pytest.mark.slow
 def test_runs_between_files_are_checked_and_compared_with_pyarrow(command, home, tmp_path, monkeypatch):
     out = tmp_path / "bench.json"
     options = ("gs", "--files", "--quick", "--threads", "1,2", "--repetitions", 2, "--out", out)
