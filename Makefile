@@ -119,7 +119,7 @@ PATIENT := -o faulthandler_timeout=7200
 TIMED = TIMEFORMAT='$@: %0R s'; time
 
 # What the runtime's property tests and models explore at most (threads/testing.rs); the full tests have their own bounds.
-test: export PROPTEST_CASES := 64
+test: export PROPTEST_CASES := 16
 test: export LOOM_MAX_PREEMPTIONS := 1
 
 .PHONY: test
