@@ -85,8 +85,8 @@ class Workspace:
 
     def reset(self) -> None:
         """Return to the initial state."""
-        for table in self.program.tables:
-            self.tables[table.declared][:] = _rows(table)
+        for bound in self.program.tables:
+            self.tables[bound.declared][:] = _rows(bound)
         for operator, address in self.maps:
             if operator.key is None:
                 view(address, 8 * (self.program.records[operator.kept].state[1] // 8))[:] = 0
