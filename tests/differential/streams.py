@@ -21,6 +21,7 @@ from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.interpreter.interpreter import initial_rows
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import RunSpec
@@ -128,12 +129,13 @@ class Subject:
         oracle = oracle or self.oracle
         oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
         oracle._last = (0, 0)
-        for table, rows in oracle.tables.items():
+        for table in oracle.program.tables:
+            rows = oracle.tables[table.declared]
             if isinstance(rows, dict):
                 rows.clear()
-                rows.update(oracle._rows(table))
+                rows.update(initial_rows(table))
             else:
-                rows[:] = oracle._rows(table)
+                rows[:] = initial_rows(table)
         try:
             outputs = pa.concat_tables([oracle.process(events), oracle.finish(events.num_rows)])
         except RunFailed as failure:

@@ -46,7 +46,7 @@ class Interpreter:
         self.events = 0
         self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
         self._make = row_class(self.event, header=True)
-        self.tables = {table.declared: _rows(table) for table in self.program.tables}
+        self.tables = {table.declared: initial_rows(table) for table in self.program.tables}
         self.shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
@@ -212,7 +212,7 @@ class Interpreter:
         return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {reason}{where}")
 
 
-def _rows(table: BoundTable) -> list | dict:
+def initial_rows(table: BoundTable) -> list | dict:
     """Return the initial rows of a table, by number; of an indexed one, by key."""
     new = zero(table.row)
     columns = []
