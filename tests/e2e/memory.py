@@ -3,8 +3,8 @@
     python -m tests.e2e.memory [--cases wc "wc, much state" ...] [--events 1000000] [--executor spark]
 
 A run has one cell. Its stages come one after the other, each with a Spark server of its own. The peak is the resident
-set of the largest process of a kind, as the kernel notes it (VmHWM). A `jvm` is the Spark server with its executor,
-`worker` a Python process of a Spark task, and `driver` the process of the stage, or the engine.
+set of the largest process of a kind, as the kernel notes it (VmHWM). A `jvm` is the Spark server with its
+executor, and a `worker` a Python process of a Spark task. The `driver` is the process of the stage, or the engine.
 
 The exit code is 1 if a process holds more than `LIMIT`, or with ten times the events more than `GROWTH` times as much.
 """
