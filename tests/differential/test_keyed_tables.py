@@ -198,6 +198,7 @@ def test_key_without_a_row_fails_on_every_machine(changed, key, error):
 
 
 @pytest.mark.parametrize("lookup", some(LOOKUPS))
+@pytest.mark.slow
 def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
     case = cases[lookup]
     rows, content, _ = encode(case.events.tables[0], case.program.bound.event)

@@ -38,7 +38,7 @@ def agree(app, params, events, cuts=(0,)):
 
 
 # Each is compiled for: `make test` does it for these, and for others elsewhere.
-QUICK = ("sl", "wc", "q3")
+QUICK = ("q3",)
 
 
 @pytest.mark.parametrize(

@@ -421,6 +421,7 @@ def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     assert (silent, [key for key in broken if key[0] >= len(WRONG)]) == ([], [])
 
 
+@pytest.mark.slow
 def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_path):
     """Two applications may share the SQL of an invariant. Column names and types belong to the subject."""
     queries, views = [], {}

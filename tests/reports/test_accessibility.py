@@ -85,6 +85,7 @@ def test_accessibility_check_detects_violations(tmp_path):
     assert "color-contrast" in of_colours
 
 
+@pytest.mark.slow
 def test_keyboard_reaches_the_content_first(reports):
     with Browser() as browser:
         browser.go((reports / "index.html").as_uri())

@@ -136,6 +136,7 @@ def test_a_signalled_command_prints_one_line_and_leaves_no_output(source, tmp_pa
     assert left == (["out", "spec.json"] if arguments[0] == "run" and hook is not COMPILING else [])
 
 
+@pytest.mark.slow
 def test_a_signal_ends_working_threads(source, tmp_path):
     """An open-loop source needs an hour for the events, so the runtime stays within one block."""
     hook = """

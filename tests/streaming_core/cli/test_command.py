@@ -42,6 +42,7 @@ def refused(result, *words):
 
 
 @pytest.mark.parametrize("app", some(["wc", "sl", "tp"]))
+@pytest.mark.slow
 def test_a_run_imports_no_pandas(app, workloads, tmp_path):
     """pyarrow imports pandas at conversions (data/arrow.py), which would cost each cell's process a second."""
     script = (

@@ -168,6 +168,7 @@ def test_rows_meet_in_open_windows(seed, band, within, span, delay, texts):
 
 
 @pytest.mark.parametrize("distance", some([0.1, 0.0, 5e-324, 1e300]))
+@pytest.mark.slow
 def test_close_floats_lie_in_adjacent_buckets(distance):
     """The index loses no pair among values at a distance and their neighbours, of all magnitudes."""
     rng = np.random.default_rng(11)

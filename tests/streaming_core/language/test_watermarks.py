@@ -94,6 +94,7 @@ def test_the_slowest_stream_holds_windows_open():
     assert interpreter.dropped_late == 1
 
 
+@pytest.mark.slow
 def test_nothing_expires_and_nothing_is_late_before_each_stream_has_a_row():
     outputs, interpreter = interpreted(counting(advance=10, size=10), [(ts, 0, 0) for ts in (50, 3, 70, 12)])
     assert [(seq, ts) for seq, ts, _, _ in expiries(outputs)] == [(4, 10), (4, 20), (4, 60), (4, 80)]
