@@ -84,6 +84,7 @@ def test_run_killed_at_any_step_resumes_with_the_same_result(undisturbed):
     assert kill(*undisturbed, range(1, 400, 3)) > 60
 
 
+@pytest.mark.slow
 def test_workload_does_not_depend_on_the_micro_batches(undisturbed):
     _, root = undisturbed
     recorded, source = workload.read(root / "whole" / "workload"), workload.read(root / "events")

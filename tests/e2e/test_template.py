@@ -189,6 +189,7 @@ def check_update(project: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["name=checks\n", "title=two\nlines"])
+@pytest.mark.slow
 def test_answer_that_is_no_line_is_refused(template, tmp_path, answer):
     with pytest.raises(AssertionError, match="Validation error"):
         copier(tmp_path, "copy", "--defaults", "--data", f"name={NAME}", "--data", answer, str(template), "new")

@@ -164,6 +164,7 @@ def test_a_signal_ends_work_that_never_looks_for_it(source, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_at_once(source, tmp_path):
     command = start(BLOCKS, tmp_path / "home", "run", "sl", "--input", source, "--out", tmp_path / "out")
     assert command.stdout.readline() == "here\n"

@@ -226,16 +226,16 @@ class Windows:
 
 @contextmanager
 def bound(app: App, params):
-    """The application's module with its parameters and constants in place."""
-    module = sys.modules[next(iter(app.operators[1].functions.values())).__module__]
-    saved = {name: getattr(module, name, None) for name in ("p", *(c.name for c in app.constants))}
-    module.p = SimpleNamespace(**params)
-    for constant in app.constants:
-        setattr(module, constant.name, constant.build(params).tolist())
+    """The modules of the application's functions with its parameters and constants in place."""
+    values = {"p": SimpleNamespace(**params)} | {c.name: c.build(params).tolist() for c in app.constants}
+    modules = [sys.modules[name] for name in {f.__module__ for o in app.operators for f in o.functions.values()}]
+    saved = [(module, name, getattr(module, name, None)) for module in modules for name in values]
+    for module in modules:
+        vars(module).update(values)
     try:
-        yield module
+        yield
     finally:
-        for name, value in saved.items():
+        for module, name, value in saved:
             setattr(module, name, value)
 
 

@@ -159,7 +159,7 @@ def check(results: Any, where: str, known: Iterable[str]) -> None:
     version = results.get("version") if isinstance(results, dict) else None
     if version != VERSION:
         raise BadInput(f"{where}: not a results file of version {VERSION}, but of version {version}")
-    if results.get("suite") not in known:
+    if results.get("suite") not in list(known):  # a JSON value need not be hashable
         raise BadInput(f"{where}: unknown suite {results.get('suite')!r}; known: {', '.join(known)}")
     try:
         if wrong := [row for row in rows(results) if row["result"] == "different"]:

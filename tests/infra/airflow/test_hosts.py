@@ -220,6 +220,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", some([*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"], quick=2))
+@pytest.mark.slow
 def test_remote_shell_interprets_no_part_of_a_command(text, ssh, local, tmp_path, monkeypatch):
     """A person chooses LOCKSTEP_HOME and the paths of a connection."""
     monkeypatch.chdir(tmp_path)
@@ -261,6 +262,7 @@ def test_stopping_ends_the_engine(kind, ssh, local, home, attempt):
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
+@pytest.mark.slow
 def test_broken_connection_reconnects_and_joins_the_engine(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [])
     pid = engine_of(attempt)
@@ -273,6 +275,7 @@ def test_broken_connection_reconnects_and_joins_the_engine(ssh, home, attempt):
     assert (attempt / "starts").read_text() == "x", "it ran once"
 
 
+@pytest.mark.slow
 def test_unreachable_host_is_lost_and_its_engine_runs_until_the_lease_ends(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [], patience=1.0)
     pid = engine_of(attempt)

@@ -149,6 +149,7 @@ def test_host_program_prints_the_pairs(tmp_path):
     assert all(datetime.fromisoformat(row["measured_at"]).tzinfo for row in rows)
 
 
+@pytest.mark.slow
 def test_host_program_waits_for_its_host_until_the_timeout(tmp_path):
     lock = Lock(tmp_path / "host.lock", shared=True)
     assert lock.take("a cell of a run")

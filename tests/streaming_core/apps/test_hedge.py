@@ -57,6 +57,7 @@ def test_hedge_finds_every_pair(events, params):
     assert (result.dropped > 0) == ("invalid_ratio" in params)
 
 
+@pytest.mark.slow
 def test_hedge_matches_an_example_by_hand():
     def trade(ts, company, price, average=1_000):
         return {"ts": ts, "company": company, "price": price, "average": average}

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from streaming_core.apps import registry
+from streaming_core.apps import q4, registry
 from streaming_core.generator import bigbench
 from tests.streaming_core.apps.shop import click, sessions_of
 from tests.support import by_hand
@@ -72,8 +72,8 @@ def test_q4_matches_an_example_by_hand():
 
 def test_q4_rounds_half_up():
     app = registry.load("q4")
-    with by_hand.bound(app, app.bind()) as module:
-        state, out = by_hand.fresh(module.Sum.resolve({})), by_hand.Out()
+    with by_hand.bound(app, app.bind()):
+        state, out = by_hand.fresh(q4.Sum.resolve({})), by_hand.Out()
         for pages in (1, 0, 0, 0, 2):
-            module.average(by_hand.SimpleNamespace(pages=pages), state, out)
+            q4.average(by_hand.SimpleNamespace(pages=pages), state, out)
     assert [row["tenths"] for row in out.rows] == [10, 5, 3, 3, 6]  # 10, 5, 3.3, 2.5, 6

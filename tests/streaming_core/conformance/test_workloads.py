@@ -78,6 +78,7 @@ def test_workloads_of_every_application_are_small_and_valid(name):
     check(name, *cases_of(name))
 
 
+@pytest.mark.slow
 def test_every_kind_has_an_application():
     by_name = cases_of("scalejoin", SMALL)[0].keys() | cases_of("hashtag", ["blanks", "bytes"])[0].keys()
     by_name |= cases_of("tp", ["choices_2"])[0].keys() | cases_of("wordcount", ["uneven"])[0].keys()

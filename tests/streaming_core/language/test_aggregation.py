@@ -199,6 +199,7 @@ def test_a_custom_aggregate_restarts_with_each_count_window():
     case.check(RunSpec.parse({"app": "baskets", "executor": "pooled", "threads": 2}), 100)
 
 
+@pytest.mark.slow
 def test_a_custom_aggregate_emits_early_results():
     app = App("early_baskets")
     windowed = app.source(Order).key_by("shop").window(tumbling("1m"), early=4)

@@ -35,6 +35,7 @@ def is_placed(placement: Placed) -> bool:
 
 @examine(25)
 @given(st.integers(0, 1_000_000), st.sampled_from([*STRATEGIES]))
+@pytest.mark.slow
 def test_every_strategy_plans_deterministically(seed, strategy):
     graph, machine = drawn.graph(seed, 3 + seed % 2), drawn.machine(seed, 2, room=3)
     try:

@@ -88,6 +88,7 @@ def test_matrix_emits_as_many_tuples_as_its_selectivity_says():
     assert abs(len(result.outputs) / len(events) / 2.25 - 1) < 0.15
 
 
+@pytest.mark.slow
 def test_forward_emits_every_tweet_once_for_each_instance():
     events, result = run("forward", {"copies": 8, "rate": 2_000.0})
     assert result.columns("seq", "sub", "ts", "instance", "user", "text") == [

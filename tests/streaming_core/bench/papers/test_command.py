@@ -61,6 +61,7 @@ def test_a_suite_records_measurements_and_host(command, home):
     assert json.loads(shown)["experiments"][0]["name"] == "three-writes"
 
 
+@pytest.mark.slow
 def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
     truth = one_pass.run
 

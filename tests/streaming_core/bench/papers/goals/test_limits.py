@@ -41,6 +41,7 @@ def test_claims_compare_the_engine_with_both_loops():
     ]
 
 
+@pytest.mark.slow
 def test_six_applications_have_a_hand_written_loop(tmp_path):
     from streaming_core.apps import registry
     from streaming_core.kernels.program import compile_app

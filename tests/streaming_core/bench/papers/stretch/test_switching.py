@@ -238,6 +238,7 @@ def test_rows_are_named_by_requests_and_threads():
     assert [one["replicas"] for one in rows] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_states_count_open_windows():
     params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
     one = {"advance": switching.ONE_WINDOW, "size": switching.ONE_WINDOW}
