@@ -126,7 +126,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def reports(reporter):
     """The reports of the setup, call and end of each test."""
-    return [report for report in itertools.chain(*reporter.stats.values()) if hasattr(report, "when")]
+    return [report for report in itertools.chain(*reporter.stats.values()) if hasattr(report, "duration")]
 
 
 def seconds_of_groups(reporter):

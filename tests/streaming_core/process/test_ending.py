@@ -63,22 +63,21 @@ def ends(done, code, *words, name="streaming-core"):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     some(
         [
-            ("run", "wc", "--input", "w", "--out", "new"),
-            ("generate", "wc", "--events", 20_000, "--out", "new"),
-            ("oracle", "wc", "--input", "w", "--out", "new"),
-            ("record", "wc", "--operator", "count", "--input", "w", "--out", "new"),
-            ("oracle", "wc", "--operator", "count", "--input", "w", "--out", "new"),
-            ("replay", "recording", "--repetitions", 1, "--out", "new"),
-            ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", "new"),
+            "run wc --input w --out new",
+            "generate wc --events 20000 --out new",
+            "oracle wc --input w --out new",
+            "record wc --operator count --input w --out new",
+            "oracle wc --operator count --input w --out new",
+            "replay recording --repetitions 1 --out new",
+            "bench wc --events 1000 --threads 1 --repetitions 1 --out new",
         ]
     ),
-    ids=lambda arguments: arguments[0],
 )
-def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, with_compiled, arguments):
-    paths = [tmp_path / a if a == "new" else workspace / a if a in ("w", "recording") else a for a in arguments]
+def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, with_compiled, words):
+    paths = [tmp_path / a if a == "new" else workspace / a if a in ("w", "recording") else a for a in words.split()]
     full = limited(resource.RLIMIT_FSIZE, 1024)
     done = call(*paths, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
     ends(done, 3, "cannot write ", "File too large")
@@ -122,24 +121,25 @@ def test_exit_code_is_right_when_stderr_is_full(workspace):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     some(
         [
-            ("run", "wc", "--input", "w", "--out", LONG),
-            ("run", "wc", "--input", LONG, "--out", "new"),
-            ("generate", "wc", "--events", 10, "--out", LONG),
-            ("oracle", "wc", "--input", "w", "--out", LONG),
-            ("record", "wc", "--operator", "count", "--input", "w", "--out", LONG),
-            ("replay", LONG),
-            ("replay", "recording", "--out", LONG),
-            ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG),
+            f"run wc --input w --out {LONG}",
+            f"run wc --input {LONG} --out new",
+            f"generate wc --events 10 --out {LONG}",
+            f"oracle wc --input w --out {LONG}",
+            f"record wc --operator count --input w --out {LONG}",
+            f"replay {LONG}",
+            f"replay recording --out {LONG}",
+            f"bench wc --events 1000 --threads 1 --repetitions 1 --out {LONG}",
         ],
         2,
     ),
-    ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
+    ids=lambda words: words.replace(LONG, "LONG"),
 )
-def test_an_overlong_name_is_bad_input(workspace, tmp_path, with_compiled, arguments):
-    paths = [workspace / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
+def test_an_overlong_name_is_bad_input(workspace, tmp_path, with_compiled, words):
+    words = words.split()
+    paths = [workspace / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in words]
     ends(call(*paths, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))}), 2, "File name too long")
 
 
@@ -236,17 +236,17 @@ def test_an_interrupted_diff_does_not_exit_as_different(workspace):
         ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
-@pytest.mark.parametrize("subcommand", some([("run",), (), ("report",), ("prune",), ("warehouse", "build"), ("ui",)]))
-def test_all_commands_end_alike(tmp_path, subcommand):
+@pytest.mark.parametrize("words", some(["run", "", "report", "prune", "warehouse build", "ui"]))
+def test_all_commands_end_alike(tmp_path, words):
     env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}
     house = {"command": "lockstep", "env": env}
     with open("/dev/full", "wb") as full:
-        ends(call(*subcommand, "--help", stdout=full, **house), 3, "No space left on device", name="lockstep")
+        ends(call(*words.split(), "--help", stdout=full, **house), 3, "No space left on device", name="lockstep")
     few = limited(resource.RLIMIT_AS, 100 << 20)
-    ends(call(*subcommand, "--help", preexec_fn=few, **house), 3, name="lockstep")
+    ends(call(*words.split(), "--help", preexec_fn=few, **house), 3, name="lockstep")
     (tmp_path / "l").write_text("no folder")
-    if subcommand[:1] in (("prune",), ("warehouse",)):
-        ends(call(*subcommand, **house), 2, str(tmp_path / "l"), name="lockstep")
+    if words.startswith(("prune", "warehouse")):
+        ends(call(*words.split(), **house), 2, str(tmp_path / "l"), name="lockstep")
 
 
 @pytest.mark.slow
