@@ -15,6 +15,7 @@ from infra.reference.markdown import block, code, codes, next_pages, paragraph, 
 from infra.reference.markdown import page as whole_page
 from streaming_core.cli import command as streaming_core
 from streaming_core.errors import range_text
+from streaming_core.regression.project import named
 
 PROGRAMS = (streaming_core.app, lockstep.app)
 EXAMPLES = re.compile(r"^ *Examples?:\n((?: +.*\n?|\n)+)", re.MULTILINE)
@@ -125,4 +126,5 @@ def _metavar(parameter: Any) -> str:
 
 
 def _text(parameter: Any) -> str:
-    return OPTIONAL.sub("", parameter.help or "")
+    # A project shows the prefix of its connections in its forms, and this page is the same in all projects.
+    return OPTIONAL.sub("", parameter.help or "").replace(named("local"), "local")

@@ -24,6 +24,7 @@ from streaming_core.language.application import App
 from streaming_core.language.stream import KeyedStream, Stream
 from streaming_core.language.typed.expressions import METHODS
 from streaming_core.process import FOREIGN
+from streaming_core.regression.project import PREFIX
 from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
 from streaming_core.regression.warehouse import RAW
 from streaming_core.run.way import EXECUTORS, NAMED_PLANS, RunSpec, values_of
@@ -97,7 +98,8 @@ def shown(field: FieldInfo) -> list[str]:
     value = field.get_default(call_default_factory=True)
     if value in ({}, [], ""):
         return ["empty"]
-    return [f"`{one}`".lower() for one in (value if isinstance(value, list) else [value])]
+    # Pages name connections without the prefix of the project.
+    return [f"`{str(one).removeprefix(PREFIX)}`".lower() for one in (value if isinstance(value, list) else [value])]
 
 
 @pytest.mark.parametrize("path", sorted(REFERENCE.glob("*.md")), ids=lambda path: path.stem)
