@@ -139,6 +139,8 @@ impl Access {
 pub mod decision {
     pub const PENDING: u32 = 0xFFFF;
     pub const FAILED: u32 = 0x3FFF_0000;
+    /// One condition that failed.
+    pub const FAILURE: u32 = 0x0001_0000;
     pub const DROPPED: u32 = 0x8000_0000;
 
     /// All conditions were evaluated, or one failed: the event's outcome is known.

@@ -20,6 +20,38 @@ pub struct Outcome {
 /// An array that kernels write through its address. std's cell and not the shim's: no model sees a kernel.
 pub(crate) type Column<T> = Box<[UnsafeCell<T>]>;
 
+/// Addresses of columns, in which kernels find event `n` of the batch at index `n`.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    pub decisions: *mut u32,
+    pub results: *mut u64,
+    pub captures: *mut u64,
+    pub first: *mut u32,
+}
+
+impl Columns {
+    /// As `Outcome::apply_context`.
+    pub fn apply_context(
+        self,
+        batch: &Batch,
+        tables: *const *mut u8,
+        arena: *mut ArenaHeader,
+        shared: bool,
+    ) -> ApplyContext {
+        ApplyContext {
+            rows: batch.rows(),
+            text: batch.block.text.pointer(),
+            tables,
+            decisions: self.decisions,
+            results: self.results,
+            captures: self.captures,
+            arena,
+            shared: i64::from(shared),
+            ..ApplyContext::default()
+        }
+    }
+}
+
 // SAFETY: Rust code only reads decisions, atomically; everything else is for kernels, under a scheme's protocol.
 unsafe impl Sync for Outcome {}
 
@@ -42,6 +74,16 @@ impl Outcome {
         }
     }
 
+    /// Where kernels find the events of the batch.
+    pub fn columns(&self) -> Columns {
+        Columns {
+            decisions: address(&self.decisions),
+            results: address(&self.results),
+            captures: address(&self.captures),
+            first: address(&self.first),
+        }
+    }
+
     /// A context for applying accesses of this batch; `shared`: other threads apply accesses of the same events.
     pub fn apply_context(
         &self,
@@ -50,17 +92,7 @@ impl Outcome {
         arena: *mut ArenaHeader,
         shared: bool,
     ) -> ApplyContext {
-        ApplyContext {
-            rows: batch.rows(),
-            text: batch.block.text.pointer(),
-            tables,
-            decisions: address(&self.decisions),
-            results: address(&self.results),
-            captures: address(&self.captures),
-            arena,
-            shared: i64::from(shared),
-            ..ApplyContext::default()
-        }
+        self.columns().apply_context(batch, tables, arena, shared)
     }
 
     /// Where the results of a planned event's reads go.

@@ -72,6 +72,12 @@ impl Planner {
         unsafe { std::slice::from_raw_parts(self.inner.context.accesses, self.inner.context.len as usize) }
     }
 
+    #[inline(always)]
+    pub fn accesses_mut(&mut self) -> &mut [Access] {
+        // SAFETY: as above, and they are this planner's.
+        unsafe { std::slice::from_raw_parts_mut(self.inner.context.accesses, self.inner.context.len as usize) }
+    }
+
     /// Events declared invalid since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.inner.context.dropped) as u64

@@ -61,6 +61,15 @@ impl Run<'_> {
         !self.arrivals.is_open_loop() || self.arrivals.at(self.offset + end as u64 - 1) <= self.clock.now()
     }
 
+    /// The end of those of these events (numbers in the block) that have arrived; the event before the first one has.
+    pub fn arrived(&self, events: Range<usize>) -> usize {
+        if !self.arrivals.is_open_loop() {
+            return events.end;
+        }
+        let arrived = self.arrivals.until(self.clock.now()).saturating_sub(self.offset) as usize;
+        arrived.clamp(events.start, events.end)
+    }
+
     /// Examines outputs before the turn of their delivery comes; any thread.
     pub fn prepare(&self, rows: &RowBuffer) -> Result<Prepared, RunError> {
         self.delivery.preparer.prepare(rows, self.block.text)

@@ -12,7 +12,7 @@ use crate::rows::buffer::RowBuffer;
 use crate::state::table::Tables;
 use crate::threads::sync::Shared;
 use crate::transactions::batch::Batch;
-use crate::transactions::outcome::{Outcome, address};
+use crate::transactions::outcome::{Columns, Outcome};
 use crate::transactions::planner::Planner;
 use crate::transactions::slots::Slots;
 
@@ -65,18 +65,34 @@ impl Transaction {
         planner: &mut Planner,
         outcome: &Outcome,
     ) -> Result<(), RunError> {
-        assert!(events.end <= batch.len() && batch.len() <= outcome.events);
+        assert!(batch.len() <= outcome.events);
+        // SAFETY: the outcome has an entry per event.
+        unsafe { self.plan_into(batch, events, planner, outcome.columns()) }
+    }
+
+    /// As `plan`, wherever the entries of the events are.
+    ///
+    /// # Safety
+    /// The columns have an entry for each of these events.
+    pub unsafe fn plan_into(
+        &self,
+        batch: &Batch,
+        events: std::ops::Range<usize>,
+        planner: &mut Planner,
+        columns: Columns,
+    ) -> Result<(), RunError> {
+        assert!(events.end <= batch.len());
         let context = &mut planner.inner.context;
         context.rows = batch.rows();
         context.text = batch.block.text.pointer();
         context.begin = events.start as i64;
         context.end = events.end as i64;
-        context.decisions = address(&outcome.decisions);
-        context.results = address(&outcome.results);
-        context.captures = address(&outcome.captures);
-        context.first = address(&outcome.first);
+        context.decisions = columns.decisions;
+        context.results = columns.results;
+        context.captures = columns.captures;
+        context.first = columns.first;
         context.indexes = self.indexes.get();
-        // SAFETY: the arrays have an entry per event; accesses and result memory belong to the planner.
+        // SAFETY: as the caller says; accesses and result memory belong to the planner.
         unsafe { self.plan.call(context) }.map_err(|raised| self.failed(batch, raised))
     }
 
@@ -109,18 +125,34 @@ impl Transaction {
         outcome: &Outcome,
         outputs: &mut RowBuffer,
     ) -> Result<u64, RunError> {
-        assert!(events.end <= batch.len() && batch.len() <= outcome.events);
+        assert!(batch.len() <= outcome.events);
+        // SAFETY: the outcome has an entry per event; result memory lives in planners that were not reset since.
+        unsafe { self.post_from(batch, events, outcome.columns(), outputs) }
+    }
+
+    /// As `post`, wherever the entries of the events are.
+    ///
+    /// # Safety
+    /// The columns have an entry for each of these events, whose result memory is readable.
+    pub unsafe fn post_from(
+        &self,
+        batch: &Batch,
+        events: std::ops::Range<usize>,
+        columns: Columns,
+        outputs: &mut RowBuffer,
+    ) -> Result<u64, RunError> {
+        assert!(events.end <= batch.len());
         let mut context = PostContext {
             rows: batch.rows(),
             begin: events.start as i64,
             end: events.end as i64,
             text: batch.block.text.pointer(),
-            decisions: address(&outcome.decisions),
-            results: address(&outcome.results),
+            decisions: columns.decisions,
+            results: columns.results,
             emitter: outputs.emitter(),
             ..PostContext::default()
         };
-        // SAFETY: the arrays have an entry per event; result memory lives in planners that were not reset since.
+        // SAFETY: as the caller says.
         unsafe { self.post.call(&mut context) }.map_err(|raised| self.failed(batch, raised))?;
         Ok(context.rejected as u64)
     }

@@ -10,14 +10,16 @@ use crate::output::counters::Breakdown;
 pub(super) struct Costs {
     /// Finding the shares of events, and planning events that span shares.
     pub dealing: u64,
-    /// Executing events and digesting their outputs, and applying accesses.
+    /// Executing events and digesting their outputs, and applying accesses of events that span shares.
     pub executing: u64,
-    /// Waiting for a decision, for a deal, or for a free slot.
+    /// Making and digesting outputs of events that span shares.
+    pub posting: u64,
+    /// Waiting for a verdict, for other shares, for a deal, or for a free slot.
     pub waiting: u64,
     pub delivery: u64,
     /// Waiting for events to arrive, at a set rate.
     pub arrivals: u64,
-    pub intervals: u64,
+    pub batches: u64,
     /// Events that span shares.
     pub spanning: u64,
 }
@@ -25,7 +27,7 @@ pub(super) struct Costs {
 impl Costs {
     pub fn breakdown(&self) -> Breakdown {
         Breakdown {
-            useful: self.dealing + self.executing,
+            useful: self.dealing + self.executing + self.posting,
             sync: self.waiting,
             other: self.delivery + self.arrivals,
             ..Breakdown::default()
@@ -37,10 +39,11 @@ impl Costs {
         BTreeMap::from([
             ("dealing_ns", self.dealing),
             ("executing_ns", self.executing),
+            ("posting_ns", self.posting),
             ("waiting_ns", self.waiting),
             ("delivery_ns", self.delivery),
             ("arrivals_ns", self.arrivals),
-            ("intervals", self.intervals),
+            ("batches", self.batches),
             ("spanning", self.spanning),
         ])
     }
@@ -50,10 +53,11 @@ impl AddAssign for Costs {
     fn add_assign(&mut self, more: Self) {
         self.dealing += more.dealing;
         self.executing += more.executing;
+        self.posting += more.posting;
         self.waiting += more.waiting;
         self.delivery += more.delivery;
         self.arrivals += more.arrivals;
-        self.intervals += more.intervals;
+        self.batches += more.batches;
         self.spanning += more.spanning;
     }
 }

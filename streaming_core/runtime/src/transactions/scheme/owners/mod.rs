@@ -3,37 +3,43 @@
 //!
 //! In partitioned applications, nearly all events have all their rows at the same relative position in their tables, give or
 //! take a partition. So tables are cut into *shares*: ranges of rows, the same in all tables, drawn by load (`ranges.rs`).
-//! Each thread has one share, the same during a block. Batches, the intervals of a punctuated stream, flow through a ring:
+//! Each thread has one share, the same during a block. Batches flow through a ring:
 //!
 //! 1. *Deal*: some thread claims the next batch. It looks where the rows of each event lie, and lists the events of each share
 //!    (`batches.rs`). It plans events that *span* shares, and gives each share the accesses of its rows.
-//! 2. *Execute*: each thread takes the batches in order. It executes the events of its shares from plan to outputs, and
-//!    digests the outputs. Of an event that spans shares, it applies its accesses; the last share to do so makes the outputs.
-//! 3. *Deliver*: the last share to finish a batch passes it to a reorder buffer, which delivers batches in order.
+//! 2. *Execute*: each thread takes the batches in order. It executes the events of its share from plan to outputs, and digests
+//!    the outputs. Of an event that spans shares, it applies the accesses of its rows (`spanning.rs`).
+//! 3. *Post*: once all shares have executed a batch, each makes the outputs of the events that it is home to.
+//! 4. *Deliver*: the last share that is done with a batch passes it to a reorder buffer, which delivers batches in order.
 //!
-//! Only lists of events, and events that span shares, pass from thread to thread. Threads meet nowhere. A thread deals when
-//! fewer than `AHEAD` batches wait for it, so a thread that is ahead deals more.
+//! Shares exchange data by the batch: lists of events, and of events that span shares the accesses, verdicts, captured rows and
+//! results. All of it is written by one thread in sequence, and read by others in sequence. Threads meet nowhere. A thread
+//! deals when fewer than `threads` batches wait for it, so all of them may deal at a time. A batch grows with the number of
+//! threads. It ends early when no event waits, and so does not delay one.
 //!
 //! **Order.** A batch has one ticket, and the reorder buffer delivers tickets in order. Within a batch, each share has its
-//! outputs in event order, and all outputs of an event lie in one share. So a merge by event is the sequential order.
+//! outputs in event order, of own events and of those that it is home to, and all outputs of an event lie in one of these lists.
+//! So a merge by event is the sequential order.
 //!
-//! **Exactness.** Take a row. One thread applies all accesses to it, in the order of batches, and in event order within a batch.
-//! An event of one share is executed there alone. A write or read of an event that spans shares waits for the event's
-//! decision. A condition or capture does not wait, and sees what all earlier events left. That is the sequential meaning.
-//! Ranges change between blocks only, when no thread is at a row.
+//! **Exactness.** Take a row. One thread applies all accesses to it, in the order of batches, and in event order within a batch:
+//! what has a row in the bucket of a deferred access waits for it. An event of one share is executed there alone. A write or read
+//! of an event that spans shares waits for all its conditions. A condition or capture does not wait, and sees what all earlier
+//! events left. That is the sequential meaning. Ranges
+//! change between blocks only, when no thread is at a row.
 //!
-//! **No deadlock.** A thread waits for three things: for the decision of an event, for a batch that another thread is dealing,
-//! or for a free slot. Dealing waits for nothing. At a set rate, it waits for the batch's events to arrive, but only in a
-//! thread that has finished all earlier batches. Of the shares that wait for a decision, take the one that waits for the
-//! earliest event. The event lacks a condition, which another share must evaluate. In the list of a share, conditions of an
-//! event come before all else of that event. So that share has not reached the event, and works on an earlier one, for
-//! which it does not wait. Its batch is dealt, because the first share has reached the same batch or a later one, and
-//! batches are claimed in order. So some thread goes on. Slots become free when batches are delivered, so the earliest
-//! batch never waits for a slot.
+//! **No deadlock.** A thread waits for four things: for a verdict, for all shares to execute a batch, for a batch that another
+//! thread is dealing, or for a free slot. Dealing waits for nothing. At a set rate, it waits for the next event to arrive, but
+//! only in a thread that has nothing else to do. Of the deferred events that some share does not go on without, take the earliest.
+//! It lacks the verdict of another share. In the list of a share, conditions of an event come before all else of that event,
+//! and only earlier deferred events can keep the share from evaluating them. There are none that it waits for. So that share
+//! works on an earlier event, and comes to this one. Its batch is dealt, because the first share has reached the same batch or a
+//! later one, and batches are claimed in order. So some thread goes on, all shares execute the batch, and post it. Slots become
+//! free when batches are delivered, so the earliest batch never waits for a slot.
 
 mod batches;
 mod costs;
 mod ranges;
+mod spanning;
 
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
@@ -45,66 +51,70 @@ use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
-use crate::threads::sync::{AtomicUsize, CachePadded, Ordering, hint};
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 use crate::transactions::batch::Batch;
-use crate::transactions::outcome::Outcome;
-use crate::transactions::run::{Run, Scheme, batches, interval, intervals};
+use crate::transactions::run::{Run, Scheme};
 use crate::transactions::workbench::{Workbench, alone};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
-use batches::{Deal, Dealing, SPANS, Slot};
+use batches::Slot;
 use costs::Costs;
 use ranges::{Load, Ranges};
+use spanning::{Desk, Part, Share};
 
 /// Batches in flight per thread: enough that no thread waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
-/// Batches that are dealt before a thread comes to them. They are enough that it does not wait for a thread that deals, and few
-/// enough that their events are still in a cache.
-const AHEAD: usize = 2;
+/// Events of a batch at most, per thread: enough that meeting once a batch costs little. Tests have few events, models two.
+const EVENTS: usize = if cfg!(test) { 16 } else { 256 };
 /// The load is that of one batch in so many.
 const SAMPLE: usize = 8;
-/// Looks at an undecided event before the thread turns to something else: the thread of the condition is seldom far away.
-const LOOKS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 struct Owners {
-    punctuation: usize,
+    /// Events of a batch at most.
+    most: usize,
     slots: Vec<CachePadded<Slot>>,
-    /// The next batch to deal; threads claim it by compare-and-exchange.
-    claimed: CachePadded<AtomicUsize>,
+    /// The next batch to deal: its number, then its first event. Threads claim it by compare-and-exchange.
+    claimed: CachePadded<AtomicU64>,
     /// Puts finished batches in order.
     order: NonBlocking,
     /// Each part belongs to one thread.
     members: Own<Member>,
+    layout: Layout,
+}
+
+/// What is known of rows.
+struct Layout {
     /// Per table: the factor from a row to its place.
     scales: Vec<u64>,
+    /// Bytes of a captured row, and of a read's result.
+    stride: usize,
+    result: usize,
+}
+
+/// The number of a batch and its first event, as `Owners::claimed` has them.
+fn pack(number: usize, begin: usize) -> u64 {
+    (number as u64) << 32 | begin as u64
 }
 
 /// The data of one thread.
 struct Member {
     bench: Workbench,
     costs: Costs,
-    cursor: Cursor,
-    /// Of the batch at hand.
+    /// The batch at hand, and how far the thread has come in the list of its share.
+    batch: usize,
+    event: usize,
+    desk: Desk,
+    /// Batches that it has executed and not posted.
+    executed: VecDeque<usize>,
+    /// Of the batch at hand: of own events, and of the share that is posted.
     outputs: RowBuffer,
+    posted: RowBuffer,
     /// Where the rows of the events lie that the thread has dealt.
     load: Load,
-    /// The same for each event of a batch that the thread deals.
-    places: Vec<u32>,
     /// The same in all threads.
     ranges: Ranges,
-}
-
-/// How far a thread has come.
-#[derive(Clone, Copy, Default)]
-struct Cursor {
-    /// The batch at hand.
-    batch: usize,
-    /// Of the lists of its share.
-    event: usize,
-    access: usize,
-    /// The event whose decision it waits for.
-    awaits: Option<u32>,
 }
 
 pub(super) fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -118,19 +128,26 @@ fn owners(program: &Program, options: &Options) -> Owners {
     let member = || Member {
         bench: Workbench::new(stride),
         costs: Costs::default(),
-        cursor: Cursor::default(),
+        batch: 0,
+        event: 0,
+        desk: Desk::default(),
+        executed: VecDeque::new(),
         outputs: RowBuffer::new(stride, keeps),
+        posted: RowBuffer::new(stride, keeps),
         load: Load::NONE,
-        places: Vec::new(),
         ranges: Ranges::new(threads, &Load::NONE),
     };
     Owners {
-        punctuation: options.punctuation,
+        most: if cfg!(loom) { 1 } else { EVENTS * threads },
         slots: (0..slots).map(|_| CachePadded::new(Slot::new(threads, stride, keeps))).collect(),
         claimed: CachePadded::default(),
         order: NonBlocking::new(slots),
         members: Own::new(threads, member),
-        scales: program.tables.iter().map(|table| ranges::scale(table.rows)).collect(),
+        layout: Layout {
+            scales: program.tables.iter().map(|table| ranges::scale(table.rows)).collect(),
+            stride: program.tables.iter().map(|table| table.stride).max().unwrap_or(0),
+            result: program.transaction.as_ref().map_or(0, |transaction| transaction.result_stride),
+        },
     }
 }
 
@@ -195,73 +212,95 @@ impl Owners {
         &self.slots[batch % self.slots.len()]
     }
 
+    /// The events of the next batch, once the first one, number `begin` of the part of the block, has arrived: those that have.
+    fn cut(&self, run: &Run, begin: usize) -> Range<usize> {
+        let (first, end) = (run.events.start + begin, run.events.len().min(begin + self.most));
+        run.await_arrival(first + 1);
+        begin..run.arrived(first + 1..run.events.start + end) - run.events.start
+    }
+
     /// The only thread executes batch after batch.
     fn alone(&self, own: &mut Member, run: &Run) -> Result<(), RunError> {
-        for (number, batch) in batches(run, self.punctuation).enumerate() {
-            run.await_arrival(batch.end);
+        let (mut begin, mut ticket) = (0, run.first_ticket);
+        while begin < run.events.len() {
+            let Range { start, end } = self.cut(run, begin);
+            let batch = Batch { block: run.block, begin: run.events.start + start, end: run.events.start + end };
             // SAFETY: there is only this thread.
-            unsafe { alone(&mut own.bench, 0, run, &batch, run.first_ticket + number as u64)? };
+            unsafe { alone(&mut own.bench, 0, run, &batch, ticket)? };
+            (begin, ticket) = (end, ticket + 1);
         }
         Ok(())
     }
 
     /// A thread's part of a block.
     fn go_round(&self, thread: usize, own: &mut Member, run: &Run) -> Result<(), RunError> {
-        let count = intervals(run, self.punctuation);
-        own.cursor = Cursor::default();
+        (own.batch, own.event) = (0, 0);
         own.outputs.clear();
-        own.places.resize(self.punctuation.min(run.events.len()).max(own.places.len()), 0);
+        own.posted.clear();
         let mut watch = Stopwatch::start();
         let mut patience = run.idle.patience();
         loop {
             run.check()?;
-            let worked = self.deal(thread, own, run, &mut watch)? | self.advance(thread, own, run, &mut watch)?;
-            if own.cursor.batch == count {
-                return Ok(());
-            }
+            let worked = self.deal(thread, own, run, &mut watch)?
+                | self.post(thread, own, run, &mut watch)?
+                | self.execute(thread, own, run, &mut watch)?;
             if worked {
                 patience = run.idle.patience();
                 continue;
             }
-            // Kernels decide events without a notification, so a thread that waits for a decision must not sleep.
-            if !patience.pass() && own.cursor.awaits.is_none() {
+            if self.is_done(own, run) {
+                return Ok(());
+            }
+            // Verdicts come without a notification, so a thread that waits for one must not sleep.
+            if !patience.pass() && own.desk.is_clear() {
                 run.idle.wait(|| self.has_news(own, run));
             }
             watch.lap(&mut own.costs.waiting);
         }
     }
 
-    /// The next batch to deal, if the thread should deal it now.
-    fn claimable(&self, own: &Member, run: &Run) -> Option<usize> {
+    /// The number of the next batch to deal, and its first event.
+    fn next(&self) -> (usize, usize) {
         // ORDERING: Relaxed; the claim decides.
-        let (number, next) = (self.claimed.load(Ordering::Relaxed), own.cursor.batch);
-        let wanted = number < intervals(run, self.punctuation)
-            && number < next + AHEAD
+        let claimed = self.claimed.load(Ordering::Relaxed);
+        ((claimed >> 32) as usize, claimed as u32 as usize)
+    }
+
+    /// Whether the thread has done its part of all batches.
+    fn is_done(&self, own: &Member, run: &Run) -> bool {
+        self.next() == (own.batch, run.events.len()) && own.executed.is_empty()
+    }
+
+    /// The next batch to deal and its first event, if the thread should deal it now. It waits for an event to arrive only if it has
+    /// no other work.
+    fn claimable(&self, own: &Member, run: &Run) -> Option<(usize, usize)> {
+        let (number, begin) = self.next();
+        let is_wanted = begin < run.events.len()
+            && number < own.batch + self.members.len()
             && number < self.order.released() as usize + self.slots.len();
-        // A thread waits for arrivals only if it has no other work.
-        (wanted && (number == next || run.has_arrived(interval(run, self.punctuation, number).end))).then_some(number)
+        let is_idle = number == own.batch && own.executed.is_empty();
+        (is_wanted && (is_idle || run.has_arrived(run.events.start + begin + 1))).then_some((number, begin))
     }
 
     /// Deals the next batch, if few are dealt. Returns whether the thread should look again.
     fn deal(&self, thread: usize, own: &mut Member, run: &Run, watch: &mut Stopwatch) -> Result<bool, RunError> {
-        let Some(number) = self.claimable(own, run) else { return Ok(false) };
+        let Some((number, begin)) = self.claimable(own, run) else { return Ok(false) };
+        let events = self.cut(run, begin);
+        watch.lap(&mut own.costs.arrivals);
+        let (now, then) = (pack(number, begin), pack(number + 1, events.end));
         // ORDERING: AcqRel; the thread that claims a number is alone with its slot until the batch is dealt.
-        if self.claimed.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self.claimed.compare_exchange(now, then, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(true);
         }
-        let batch = interval(run, self.punctuation, number);
-        run.await_arrival(batch.end);
-        watch.lap(&mut own.costs.arrivals);
-        let Member { ranges, load, places, .. } = own;
         // A sample is enough to draw ranges by.
-        let load = number.is_multiple_of(SAMPLE).then_some(load);
-        let dealing = Dealing { thread, ranges, scales: &self.scales, load, places };
+        let load = number.is_multiple_of(SAMPLE).then_some(&mut own.load);
+        let (slot, ticket) = (self.slot(number), run.first_ticket + number as u64);
         // SAFETY: claimed, and the slot was free.
-        let dealt = unsafe { self.slot(number).deal(run, &batch, run.first_ticket + number as u64, dealing)? };
+        let dealt = unsafe { slot.deal(run, events, ticket, thread, (&own.ranges, &self.layout), load)? };
+        own.bench.counters.dropped += dealt.0;
+        own.costs.spanning += dealt.1 as u64;
+        own.costs.batches += 1;
         run.idle.notify();
-        own.bench.counters.dropped += dealt.dropped;
-        own.costs.spanning += dealt.spanning;
-        own.costs.intervals += 1;
         watch.lap(&mut own.costs.dealing);
         Ok(true)
     }
@@ -270,133 +309,110 @@ impl Owners {
     fn has_news(&self, own: &Member, run: &Run) -> bool {
         // ORDERING: Acquire; nothing but the flag is used.
         run.stopped.load(Ordering::Acquire)
+            || self.is_done(own, run)
             || self.claimable(own, run).is_some()
-            || self.is_dealt(run, own.cursor.batch)
+            || own.executed.front().is_some_and(|&batch| self.slot(batch).is_executed())
+            || self.is_dealt(run, own.batch)
     }
 
     fn is_dealt(&self, run: &Run, batch: usize) -> bool {
         self.slot(batch).is_dealt(run.first_ticket + batch as u64)
     }
 
+    /// The share of a thread in a batch that is dealt, and the places where shares keep what they planned.
+    ///
+    /// # Safety
+    /// The batch is dealt, and not delivered meanwhile.
+    unsafe fn with_share<R>(
+        &self,
+        thread: usize,
+        run: &Run,
+        batch: usize,
+        work: impl FnOnce(&Share, &Own<Part>) -> R,
+    ) -> R {
+        let (slot, ticket) = (self.slot(batch), run.first_ticket + batch as u64);
+        let work = |deal: &batches::Deal| {
+            let batch = deal.batch(run);
+            work(&Share { thread, run, batch, deal, ticket, layout: &self.layout }, &slot.parts)
+        };
+        // SAFETY: as the caller says.
+        unsafe { slot.with_deal(work) }
+    }
+
     /// Goes on with the thread's share, at most to the end of a batch. Returns whether it came any further.
-    fn advance(&self, thread: usize, own: &mut Member, run: &Run, watch: &mut Stopwatch) -> Result<bool, RunError> {
-        let Member { bench, costs, cursor, outputs, .. } = own;
-        let number = cursor.batch;
+    fn execute(&self, thread: usize, own: &mut Member, run: &Run, watch: &mut Stopwatch) -> Result<bool, RunError> {
+        let Member { bench, costs, batch, event, desk, executed, outputs, .. } = own;
+        let number = *batch;
         if !self.is_dealt(run, number) {
             return Ok(false);
         }
-        let (slot, batch) = (self.slot(number), interval(run, self.punctuation, number));
-        let before = *cursor;
-        // SAFETY: dealt, and the share is this thread's.
-        let done = unsafe { slot.with_deal(|deal| run_through(thread, run, &batch, deal, cursor, bench, outputs))? };
-        if !done {
-            let moved = (before.event, before.access) != (cursor.event, cursor.access);
-            watch.lap(if moved { &mut costs.executing } else { &mut costs.waiting });
-            return Ok(moved);
+        let mut worked = false;
+        // SAFETY: dealt, and the share is this thread's, which has not counted it as executed.
+        let (is_through, spans) = unsafe {
+            self.with_share(thread, run, number, |share, parts| {
+                let part = |part: &mut Part| {
+                    if *event == 0 {
+                        part.begin(share.deal, thread, &self.layout);
+                        desk.begin();
+                    }
+                    share.go_on(part, (event, desk), bench, outputs, &mut worked)
+                };
+                Ok::<_, RunError>((parts.with_mut(thread, part)?, !share.deal.planned.is_empty()))
+            })?
+        };
+        if !is_through {
+            watch.lap(if worked { &mut costs.executing } else { &mut costs.waiting });
+            return Ok(worked);
         }
+        bench.counters.dropped += outputs.take_dropped();
         // SAFETY: as above.
-        let is_last = unsafe { slot.finish(run, thread, outputs)? };
+        let is_last = unsafe { self.slot(number).finish(run, thread, outputs, false)? };
         watch.lap(&mut costs.executing);
-        *cursor = Cursor { batch: number + 1, ..Cursor::default() };
+        (*batch, *event) = (number + 1, 0);
+        match (spans, is_last) {
+            (true, _) => executed.push_back(number),
+            (false, true) => self.deliver(run, number, watch, costs)?,
+            (false, false) => (),
+        }
         if is_last {
-            self.deliver(run, number)?;
-            watch.lap(&mut costs.delivery);
+            run.idle.notify();
         }
         Ok(true)
     }
 
-    /// Delivers batch `number`, which all shares have finished, and the batches that waited for it.
-    fn deliver(&self, run: &Run, number: usize) -> Result<(), RunError> {
+    /// Makes the outputs of events that span shares of the earliest batch, if all shares have executed it. Returns whether they have.
+    fn post(&self, thread: usize, own: &mut Member, run: &Run, watch: &mut Stopwatch) -> Result<bool, RunError> {
+        let Member { bench, costs, desk, executed, posted, .. } = own;
+        let Some(&number) = executed.front().filter(|&&batch| self.slot(batch).is_executed()) else { return Ok(false) };
+        // SAFETY: all shares have executed the batch, and this one has not counted it as posted.
+        let is_last = unsafe {
+            let post = |share: &Share, parts: &Own<Part>| share.post(parts, desk, posted);
+            bench.counters.rejected += self.with_share(thread, run, number, post)?;
+            bench.counters.dropped += posted.take_dropped();
+            self.slot(number).finish(run, thread, posted, true)?
+        };
+        executed.pop_front();
+        watch.lap(&mut costs.posting);
+        if is_last {
+            self.deliver(run, number, watch, costs)?;
+        }
+        Ok(true)
+    }
+
+    /// Delivers batch `number`, with which all shares are done, and the batches that waited for it.
+    fn deliver(&self, run: &Run, number: usize, watch: &mut Stopwatch, costs: &mut Costs) -> Result<(), RunError> {
         let mut outcome = Ok(());
         self.order.complete_and_release(number as u64, &mut |number| {
             // Nothing after a failure is delivered.
             if outcome.is_ok() {
-                let batch = interval(run, self.punctuation, number as usize);
-                // SAFETY: finished, and released in order.
-                outcome = unsafe { self.slot(number as usize).deliver(run, &batch, run.first_ticket + number) };
+                // SAFETY: done, and released in order.
+                outcome = unsafe { self.slot(number as usize).deliver(run, run.first_ticket + number) };
             }
         });
         run.idle.notify();
+        watch.lap(&mut costs.delivery);
         outcome
     }
-}
-
-/// Goes on with a share's part of a batch, in event order, up to an event that is not decided. Returns whether the part is done.
-///
-/// # Safety
-/// `thread` is the calling thread's number, and all earlier batches of its share are done.
-unsafe fn run_through(
-    thread: usize,
-    run: &Run,
-    batch: &Batch,
-    deal: &Deal,
-    cursor: &mut Cursor,
-    bench: &mut Workbench,
-    outputs: &mut RowBuffer,
-) -> Result<bool, RunError> {
-    let (events, accesses) = (&deal.events[thread][..], &deal.accesses[thread][..]);
-    if let Some(event) = cursor.awaits {
-        if !is_decided(&deal.outcome, event) {
-            return Ok(false);
-        }
-        cursor.awaits = None;
-    }
-    let tables = run.tables.bases();
-    // SAFETY: the thread's own arena.
-    let arena = unsafe { run.tables.arena(thread) };
-    while let Some(&event) = events.get(cursor.event) {
-        if event & SPANS == 0 {
-            let rest = &events[cursor.event..];
-            let own = &rest[..rest.iter().position(|event| event & SPANS != 0).unwrap_or(rest.len())];
-            // SAFETY: all rows of these events are in this share, and everything before them was applied. `Deal` keeps
-            // `SELECTION_AHEAD` entries behind the list.
-            let (dropped, rejected) =
-                unsafe { run.transaction.execute(batch, tables, arena, &mut bench.slots, Some(own), outputs)? };
-            bench.counters.dropped += dropped;
-            bench.counters.rejected += rejected;
-            cursor.event += own.len();
-            continue;
-        }
-        let number = event & !SPANS;
-        let rest = &accesses[cursor.access..];
-        let n = rest.iter().take_while(|access| access.event == number).count();
-        let mut context = deal.outcome.apply_context(batch, tables, arena, true);
-        // SAFETY: these rows are in this share, and everything before this event was applied.
-        let done = unsafe { run.transaction.apply(batch, &mut context, rest.as_ptr(), n)? };
-        cursor.access += done;
-        if done < n {
-            cursor.awaits = Some(number);
-            if !is_decided(&deal.outcome, number) {
-                return Ok(false);
-            }
-            cursor.awaits = None;
-            continue;
-        }
-        cursor.event += 1;
-        // ORDERING: Release passes on what this share read; Acquire takes over what the others did.
-        if deal.open[number as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-            let this = number as usize..number as usize + 1;
-            bench.counters.rejected += run.transaction.post(batch, this, &deal.outcome, outputs)?;
-        }
-    }
-    bench.counters.dropped += outputs.take_dropped();
-    if !run.placement.is_flat() {
-        let handed = size_of_val(events) + size_of_val(accesses);
-        bench.counters.time.remote += run.placement.fetch(thread, deal.dealer, handed);
-        bench.counters.time.remote += run.placement.events(events.len());
-    }
-    Ok(true)
-}
-
-/// Whether an event is decided, or becomes so within a moment.
-fn is_decided(outcome: &Outcome, event: u32) -> bool {
-    for _ in 0..LOOKS {
-        if outcome.is_decided(event) {
-            return true;
-        }
-        hint::spin_loop();
-    }
-    outcome.is_decided(event)
 }
 
 #[cfg(all(test, loom))]

@@ -90,6 +90,45 @@ pub(super) fn bucket(place: u32) -> usize {
     (place >> SHIFT) as usize & (BUCKETS - 1)
 }
 
+/// A set of buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Buckets([u64; BUCKETS.div_ceil(64)]);
+
+impl Buckets {
+    pub const NONE: Self = Self([0; BUCKETS.div_ceil(64)]);
+
+    /// Adds the bucket of a place.
+    #[inline(always)]
+    pub fn add(&mut self, place: u32) {
+        let bucket = bucket(place);
+        self.0[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    /// Adds those of another set.
+    #[inline(always)]
+    pub fn join(&mut self, more: &Self) {
+        self.0.iter_mut().zip(more.0).for_each(|(word, more)| *word |= more);
+    }
+
+    /// Whether the sets have a bucket in common.
+    #[inline(always)]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).any(|(word, other)| word & other != 0)
+    }
+
+    /// Whether a bucket between those of two places is in the set; none is between if the first place is above the second.
+    #[inline(always)]
+    pub fn meet(&self, low: u32, high: u32) -> bool {
+        let (first, last) = (bucket(low), bucket(high));
+        low <= high
+            && (first / 64..=last / 64).any(|word| {
+                let from = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
+                let upto = if word == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+                self.0[word] & from & upto != 0
+            })
+    }
+}
+
 /// The place of a row, as the place kernel has it; `scale` is `scale(rows of its table)`.
 #[inline(always)]
 pub(super) fn place(row: u32, scale: u64) -> u32 {

@@ -28,7 +28,7 @@ use proptest::prelude::*;
 const BY_BATCH: [&str; 4] = ["serial", "lock", "mvlk", "pat"];
 
 /// Those that work by punctuation.
-const BY_PUNCTUATION: [&str; 2] = ["owners", "tstream"];
+const BY_PUNCTUATION: [&str; 1] = ["tstream"];
 
 const POOLS: [&str; 5] = [
     "",
