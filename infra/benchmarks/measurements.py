@@ -136,7 +136,7 @@ def charts(experiment: Experiment) -> list[list[Chart]]:
                 most = max((row["threads"] for row in rows), default=1)
                 rows = [row for row in rows if row["threads"] == most]
         else:
-            ys = (plot["y"], plot.get("dashed"))
+            ys = (plot["y"], plot.get("dashed", ""))
             rows = [row for row in rows if value(row, plot["x"]) is not None]
             rows = [row for row in rows if any(row.get(y) is not None for y in ys)]
         drawn.append([])
@@ -167,7 +167,7 @@ def points(chart: Chart) -> list[dict[str, Any]]:
             drawn += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
             continue
         line = {"x": x, "line": label(row, plot), "level": False}
-        if (model := row.get(plot.get("dashed"))) is not None:
+        if (model := row.get(plot.get("dashed", ""))) is not None:
             drawn.append(line | {"y": model, "dashed": True})
         if row.get(plot["y"]) is not None:
             point = line | {"y": row[plot["y"]], "dashed": row["result"] != "equal"}

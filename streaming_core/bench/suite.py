@@ -261,7 +261,7 @@ class Heats:
         rows: list[Row] = list(experiment.model())
         if any(heat.handwritten for heat in heats):
             handwritten.executable()
-        end, prepared = time.monotonic() + experiment.seconds, []
+        end, prepared, lengths = time.monotonic() + experiment.seconds, [], []
         for number, heat in enumerate(heats):
             began = time.monotonic()
             if began > end:
@@ -270,12 +270,12 @@ class Heats:
             race = Race(heat.app, heat.params, self._events(heat), handwritten=heat.handwritten)
             tick()
             prepared.append(time.monotonic() - began)
-            seconds = min(self.seconds, length.shared(end - time.monotonic(), prepared, passes[number:]))
+            lengths.append(min(self.seconds, length.shared(end - time.monotonic(), prepared, passes[number:])))
             columns = experiment.count(race) | {"heat": number}
             measured = race.run(
                 heat.ways,
                 repetitions,
-                seconds,
+                lengths[-1],
                 open_loops[number],
                 tick,
                 heat.requests,
@@ -285,6 +285,9 @@ class Heats:
         if not experiment.has_operators:
             for row in rows:
                 row.pop("operators", None)
+        if lengths and min(lengths) < self.seconds:
+            ends = f"{min(lengths):.2g} to {max(lengths):.2g} s"
+            notes = [*notes, f"Passes last {ends}, because the experiment may take {experiment.seconds:.0f} s."]
         experiment.describe(rows)
         conclusions = list(experiment.conclude(rows))
         if self.machine and heats:

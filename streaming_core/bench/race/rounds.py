@@ -298,8 +298,7 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
 
 def worked(samples: list[Sample]) -> float | None:
     """Return how many threads worked, the median over runs; None if the engine does not tell."""
-    counts = [getattr(getattr(sample, "threads", None), "worked", None) for sample in samples]
-    return None if None in counts else statistics.median(counts)
+    return median(getattr(getattr(sample, "threads", None), "worked", None) for sample in samples)
 
 
 def joined(row: Row, more: Row) -> Row:

@@ -11,9 +11,9 @@ On T threads, a way takes `max((work + exchange * c(T) * r(T)) / T + waiting * r
 | c(T) | rows and events that concern another thread, relative to two threads | (1 - 1/T) / (1 - 1/2) |
 | r(T) | the round trip between T cores, relative to two; 1 where it is unknown | `round_trip_ns` |
 
-If that is slower than one thread, the others stay idle. So the model assumes that an event meets every thread alike, that a thread waits as long as on two, and that the memory
-keeps up. A machine of many cores refutes it where a way has another limit. Plans of executor `pinned` can have tasks
-without equals on two threads that have several on more.
+If that is slower than one thread, the others stay idle. The model assumes that an event meets every thread alike, that
+a thread waits as long as on two, and that the memory keeps up. A machine of many cores refutes it where a way has
+another limit. Plans of executor `pinned` can have tasks without equals on two threads that have several on more.
 """
 
 from __future__ import annotations
