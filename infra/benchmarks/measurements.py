@@ -22,6 +22,7 @@ RESULTS = {
     "equal": "equal",
     "yardstick": "yardstick",
     "bound": "a bound",
+    "expected": "expected by a model",
     "different": "differs",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.
@@ -135,7 +136,9 @@ def charts(experiment: Experiment) -> list[list[Chart]]:
                 most = max((row["threads"] for row in rows), default=1)
                 rows = [row for row in rows if row["threads"] == most]
         else:
-            rows = [row for row in rows if row.get(plot["y"]) is not None and value(row, plot["x"]) is not None]
+            ys = (plot["y"], plot.get("dashed", ""))
+            rows = [row for row in rows if value(row, plot["x"]) is not None]
+            rows = [row for row in rows if any(row.get(y) is not None for y in ys)]
         drawn.append([])
         for group in dict.fromkeys(value(row, plot["by"]) if plot["by"] else "" for row in rows):
             chosen = [row for row in rows if not plot["by"] or value(row, plot["by"]) == group]
@@ -162,9 +165,12 @@ def points(chart: Chart) -> list[dict[str, Any]]:
         if plot["kind"] == "parts":
             parts = enumerate(row[plot["y"]].items())
             drawn += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
-        else:
-            dashed = row["result"] != "equal"
-            point = {"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed}
+            continue
+        line = {"x": x, "line": label(row, plot), "level": False}
+        if (model := row.get(plot.get("dashed", ""))) is not None:
+            drawn.append(line | {"y": model, "dashed": True})
+        if row.get(plot["y"]) is not None:
+            point = line | {"y": row[plot["y"]], "dashed": row["result"] != "equal"}
             if ends := wording.interval(row, plot["y"]):
                 point["low"], point["high"] = ends
             # The loop does not vary with threads, so it is a level that readers compare with.

@@ -25,6 +25,8 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("predicted_per_s", "predicted", human_rate),
     ("events_per_s", "events/s", human_rate),
     ("to_loop", "\u00d7 loop", "{:.2f}".format),
+    ("model", "model \u00d7 loop", "{:.2f}".format),
+    ("to_one_thread", "\u00d7 one thread", "{:.2f}".format),
     ("to_handwritten", "\u00d7 hand-written", "{:.2f}".format),
     ("p99_us", "p99", human_micros),
     ("offered_per_s", "offered", human_rate),

@@ -21,6 +21,9 @@ from streaming_core.regression.home import Home
 
 # Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
+    ("model", "model x loop", 1, ".2f"),
+    ("to_one_thread", "x one thread", 1, ".2f"),
+    ("worked", "threads that worked", 1, ",.0f"),
     ("to_handwritten", "x hand-written", 1, ".2f"),
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),

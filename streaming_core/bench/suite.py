@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from streaming_core.bench.claims import Claim
-from streaming_core.bench.race import facts, length
+from streaming_core.bench.race import facts, handwritten, length
 from streaming_core.bench.race.race import Race
 from streaming_core.bench.race.requests import Requests
 from streaming_core.bench.race.results import Record
@@ -72,6 +74,7 @@ class Plot:
         title: The title.
         by: The column with a chart for each of its values.
         lines: The columns with a line for each combination of their values.
+        dashed: The column that a dashed line shows beside each line: what a model expects of `y`.
         kind: `line`; `bar`; `parts`, a stacked bar of the breakdown; or `point`, with the line x = y.
         log: Whether the x axis is logarithmic.
         loop: Whether the plot shows the loop too.
@@ -85,6 +88,7 @@ class Plot:
     kind: str = "line"
     log: bool = False
     loop: bool = True
+    dashed: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ class Experiment:
         events: The events of a heat with share 1, if their number is part of the experiment. None: a pilot chooses it.
         loads: Shares of the slowest way's peak rate at which an open-loop source measures latencies. All ways of a heat
             get the same rate; a way has a row for each.
+        loaded: Only ways with so many threads get these rates; None: all.
+        seconds: The time that the experiment may take, once its loops are built. Its passes are shorter for it.
         count: Returns columns for all rows of a heat.
         describe: Adds columns to the rows.
         conclude: Returns conclusions from the rows; may add columns to them.
@@ -118,6 +124,8 @@ class Experiment:
     plots: tuple[Plot, ...]
     events: int | None = None
     loads: tuple[float, ...] = ()
+    loaded: int | None = None
+    seconds: float = math.inf
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
     describe: Callable[[list[Row]], None] = lambda rows: None
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
@@ -232,11 +240,16 @@ class Heats:
         experiment = self.experiment
         repetitions = self.repetitions if self.quick else max(self.repetitions, experiment.rounds)
         heats, notes = experiment.sweep(counts)
-        in_open_loop = len(experiment.loads) * repetitions
-        total = sum(
-            2 + (1 if heat.pace else repetitions) + len(heat.ways) * (in_open_loop + repetitions * bool(heat.pace))
-            for heat in heats
-        )
+        open_loops = [OpenLoop(experiment.loads, heat.pace, experiment.loaded) for heat in heats]
+        in_open_loop = [
+            repetitions * (len(experiment.loads) * sum(map(one.takes, heat.ways)) + len(heat.ways) * bool(one.pace))
+            for heat, one in zip(heats, open_loops, strict=True)
+        ]
+        passes = [
+            (repetitions + 1) * (1 + len(heat.ways) + len(heat.handwritten)) + more
+            for heat, more in zip(heats, in_open_loop, strict=True)
+        ]
+        total = sum(2 + (1 if heat.pace else repetitions) for heat in heats) + sum(in_open_loop)
         done = 0
 
         def tick() -> None:
@@ -246,15 +259,24 @@ class Heats:
                 progress(experiment.name, done, total)
 
         rows: list[Row] = list(experiment.model())
+        if any(heat.handwritten for heat in heats):
+            handwritten.executable()
+        end, prepared, lengths = time.monotonic() + experiment.seconds, [], []
         for number, heat in enumerate(heats):
+            began = time.monotonic()
+            if began > end:
+                notes = [*notes, f"left out, because the time was over: {', '.join(one.app for one in heats[number:])}"]
+                break
             race = Race(heat.app, heat.params, self._events(heat), handwritten=heat.handwritten)
             tick()
+            prepared.append(time.monotonic() - began)
+            lengths.append(min(self.seconds, length.shared(end - time.monotonic(), prepared, passes[number:])))
             columns = experiment.count(race) | {"heat": number}
             measured = race.run(
                 heat.ways,
                 repetitions,
-                self.seconds,
-                OpenLoop(experiment.loads, heat.pace),
+                lengths[-1],
+                open_loops[number],
                 tick,
                 heat.requests,
                 self.pinned,
@@ -263,6 +285,9 @@ class Heats:
         if not experiment.has_operators:
             for row in rows:
                 row.pop("operators", None)
+        if lengths and min(lengths) < self.seconds:
+            ends = f"{min(lengths):.2g} to {max(lengths):.2g} s"
+            notes = [*notes, f"Passes last {ends}, because the experiment may take {experiment.seconds:.0f} s."]
         experiment.describe(rows)
         conclusions = list(experiment.conclude(rows))
         if self.machine and heats:

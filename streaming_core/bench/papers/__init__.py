@@ -11,6 +11,6 @@ SUITES = {
     "briskstream": "briskstream.briskstream",
     "rlas": "briskstream.rlas",
     "stretch": "stretch.stretch",
-    "limits": "goals.limits",
+    "scaling": "goals.scaling",
     "engines": "goals.engines",
 }

@@ -16,6 +16,7 @@ from streaming_core.errors import BadInput
 ROOT = Path(__file__).parents[3]
 PYTHON, RUST = "streaming_core", "streaming_core/runtime/src"
 KINDS = ("*.py", "*.rs", "*.java")
+UNKNOWN = "unknown"  # the digest of sources that an installed package lacks; pages mark such a result as outdated
 
 # Files and folders of the checkout. A folder stands for all `.py`, `.rs` and `.java` files below it,
 # but those in hidden folders.
@@ -122,6 +123,8 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 def digests(names: Iterable[str], root: Path = ROOT) -> dict[str, str]:
     """Return 16 hex digits for each of these components: the digest of its sources and of the shared ones.
 
+    An installed package has no sources of the runtime. Every digest is UNKNOWN then.
+
     Args:
         names: The components.
         root: The checkout.
@@ -129,7 +132,8 @@ def digests(names: Iterable[str], root: Path = ROOT) -> dict[str, str]:
     Raises:
         BadInput: A component is unknown, or a source is missing from the checkout.
     """
-    return {name: _digest(name, root) for name in names}
+    is_installed = not (root / RUST).exists()
+    return {name: UNKNOWN if is_installed and name in COMPONENTS else _digest(name, root) for name in names}
 
 
 def _digest(name: str, root: Path) -> str:

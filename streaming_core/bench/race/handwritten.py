@@ -1,4 +1,4 @@
-"""Hand-written loops in Rust, bounds for suites `limits` and `stretch`: `runtime/benches/limits` holds them.
+"""Hand-written loops in Rust, bounds for suites `scaling` and `stretch`: `runtime/benches/limits` holds them.
 
 A loop is a process that reads its events from a file. Whenever it gets a line, it runs, and answers with the time and
 the digest of the outputs.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.bench.race.components import ROOT
+from streaming_core.bench.race.components import ROOT, RUST
 from streaming_core.data.digest import format_digest
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import Program
@@ -96,6 +96,20 @@ class Handwritten:
             process.wait()
 
 
+def cargo() -> str:
+    """Return the program that builds the loops.
+
+    Raises:
+        BadInput: It is missing, or the sources of the loops are.
+    """
+    if not (ROOT / RUST).exists():
+        raise BadInput("the hand-written loops need a checkout, because an installed package lacks their sources")
+    program = shutil.which("cargo") or shutil.which("cargo", path=Path.home() / ".cargo" / "bin")
+    if program is None:
+        raise BadInput("the hand-written loops need cargo; `make doctor` says how to install it")
+    return program
+
+
 @cache
 def executable() -> Path:
     """Build the loops, and return the path of the program.
@@ -103,10 +117,7 @@ def executable() -> Path:
     Raises:
         BadInput: cargo is missing, or the build fails.
     """
-    cargo = shutil.which("cargo") or shutil.which("cargo", path=Path.home() / ".cargo" / "bin")
-    if cargo is None:
-        raise BadInput("the hand-written loops need cargo; `make doctor` says how to install it")
-    command = [cargo, "build", "--quiet", "--release", "--bench", "limits", "--message-format", "json"]
+    command = [cargo(), "build", "--quiet", "--release", "--bench", "limits", "--message-format", "json"]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         raise BadInput(f"the hand-written loops cannot be built: {built.stderr.strip() or built.stdout.strip()}")

@@ -4,11 +4,15 @@ A pass lasts at least 100 times the longest pause that this machine imposed on a
 pilot measures the rate of the slowest way. A workload has a tenth more events than the slowest way processes in a
 pass, so that its pass is one run and not two. The pass of a faster way is several runs over the workload, one after
 the other.
+
+An experiment with a limited time has shorter passes, and declares its events, because a pilot takes time. Its heats
+share the time that is left.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,10 +32,25 @@ GROWTH = 16  # the workloads of a pilot grow at most by this factor
 BYTES, PART = 4 << 30, 4  # a workload takes at most so many bytes, and this part of the free memory
 PREPARATION = 30.0  # seconds to generate and decode a workload
 
+LEAST = 0.1  # seconds of a pass of an experiment with a limited time
+MEASURED = 0.6  # the part of the time of passes that is measured; the rest prepares and checks runs
+
 
 def pass_seconds(longest_pause: float) -> float:
     """Return the target length of a pass on a machine with such a longest pause; both in seconds."""
     return min(LONGEST, max(SHORTEST, PAUSES * longest_pause))
+
+
+def shared(left: float, prepared: Sequence[float], passes: Sequence[int]) -> float:
+    """Return the length of a pass, in seconds, for a heat of an experiment with a limited time.
+
+    Args:
+        left: The seconds that are left.
+        prepared: The seconds that each heat so far took to prepare, with this one.
+        passes: The passes of each heat that is left, with this one.
+    """
+    preparation = statistics.mean(prepared) * (len(passes) - 1)
+    return max(LEAST, MEASURED * (left - preparation) / sum(passes))
 
 
 def chosen(app: str, params: dict[str, Any], ways: Sequence[RunSpec], seconds: float) -> int:

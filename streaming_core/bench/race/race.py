@@ -58,8 +58,8 @@ class Race(Subject):
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]
             for load in open_loop.loads if self.events else ():
-                for of_way, row in zip(open_rows, rounds.under_load(load, repetitions), strict=True):
-                    of_way.append(row)
+                for i, row in rounds.under_load(load, repetitions, open_loop.takes).items():
+                    open_rows[i].append(row)
             if open_loop.pace and self.events:
                 for of_way, instants in zip(open_rows, rounds.over_time(open_loop.pace, repetitions), strict=True):
                     of_way += instants

@@ -41,6 +41,8 @@ NOUNS = {
     "spike_s": "longest spike in seconds",
     "variation": "variation of calls in percent",
     "bytes_per_row": "bytes per row",
+    "to_loop": "throughput over the loop",
+    "kept": "least throughput over fewer threads",
     "error": "error of the prediction",
     "search_seconds": "seconds of a search",
 }

@@ -92,7 +92,7 @@ class _Row(BaseModel):
     params: dict[str, Any]
     way: str
     threads: int
-    result: Literal["equal", "yardstick", "bound"]
+    result: Literal["equal", "yardstick", "bound", "expected"]
     events_per_s: float | None
     to_loop: float | None
     rates: list[float]
@@ -107,6 +107,7 @@ class _Plot(BaseModel):
     kind: Literal["line", "bar", "parts", "point"]
     log: bool
     loop: bool
+    dashed: str = ""
 
 
 class _Experiment(BaseModel):

@@ -16,7 +16,7 @@ from streaming_core.bench.race.subject import Subject
 from streaming_core.bench.race.turns import Pass, Turn, runs
 from streaming_core.run import cores
 from streaming_core.run.one_pass import Rates
-from streaming_core.run.report import Sample
+from streaming_core.run.report import Sample, TaskCost
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 
 Row = dict[str, Any]
@@ -31,12 +31,18 @@ class OpenLoop:
     Attributes:
         loads: Shares of the peak rate of the slowest way. At each of these rates, every way makes as many passes as the
             race has rounds. They have a row of their own.
+        threads: Only ways with so many threads make these passes; None: all.
         pace: The rates of a source whose rate changes. With a pace, every way makes such a run in each round, and only
             one run at the peak rate. The rows cover one instant after the other.
     """
 
     loads: Sequence[float] = ()
     pace: Pace | None = None
+    threads: int | None = None
+
+    def takes(self, way: RunSpec) -> bool:
+        """Return whether a way makes passes at shares of the peak rate."""
+        return self.threads in (None, way.threads)
 
 
 class Rounds:
@@ -109,20 +115,23 @@ class Rounds:
             self._handwritten_is_wrong[threads] |= not is_right
         return turns
 
-    def under_load(self, load: float, repetitions: int) -> list[Row]:
-        """Make rounds at a share of the slowest way's peak rate; return the columns of each way."""
-        rate = load * min(statistics.median(one.rate for one in of_way) for of_way in self.passes)
+    def under_load(self, load: float, repetitions: int, takes: Callable[[RunSpec], bool]) -> dict[int, Row]:
+        """Make rounds at a share of the slowest way's peak rate; return the columns of each way that takes part."""
+        chosen = [i for i, spec in enumerate(self._specs) if takes(spec)]
+        if not chosen:
+            return {}
+        rate = load * min(statistics.median(one.rate for one in self.passes[i]) for i in chosen)
         times = runs(self._seconds, self._race.events / rate)
         loaded: list[list[Pass]] = [[] for _ in self._specs]
         for _ in range(repetitions):
-            for i, of_way in enumerate(loaded):
-                of_way.append(self._pass(i, times, rate, middle=True))
+            for i in chosen:
+                loaded[i].append(self._pass(i, times, rate, middle=True))
                 self._tick()
-        rows = []
-        for i, of_way in enumerate(loaded):
-            row = open_loop.under_load(load, rate, of_way)
+        rows = {}
+        for i in chosen:
+            row = open_loop.under_load(load, rate, loaded[i])
             effect = self._reconfigured(loaded, i)
-            rows.append(row | {f"loaded_{name}": value for name, value in effect.items()})
+            rows[i] = row | {f"loaded_{name}": value for name, value in effect.items()}
         return rows
 
     def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
@@ -179,8 +188,10 @@ class Rounds:
             samples = [sample for one in passes for sample in one.samples]
             row["rejected"] = samples[0].rejected / self._race.events if self._race.events else None
             row["breakdown"] = self._breakdown(samples)
-            if parts := self._costs(samples):
+            if parts := self._costs(samples) or self._by_role(samples):
                 row["costs"] = parts
+            if (working := worked(samples)) is not None:
+                row["worked"] = working
             if samples[0].balance:
                 row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:
@@ -242,6 +253,24 @@ class Rounds:
                 costs[f"{name}_per_interval"] = median_cost / intervals if intervals else 0.0
         return costs
 
+    def _by_role(self, samples: list[Sample]) -> dict[str, float]:
+        """Return nanoseconds per event of the tasks of each role together; `alone`: of the longest task without equals.
+
+        Only executor pinned has tasks.
+        """
+        runs_of = [
+            {key: [one.execute_ns + one.others_ns for one in of_key] for key, of_key in _grouped(sample).items()}
+            for sample in samples
+        ]
+        events, costs = max(1, self._race.events), {}
+        for role in dict.fromkeys(role for role, _ in runs_of[0]):
+            spent = (sum(sum(times) for key, times in run.items() if key[0] == role) for run in runs_of)
+            costs[role] = statistics.median(spent) / events
+        if costs:
+            longest = (max((sum(times) for times in run.values() if len(times) == 1), default=0) for run in runs_of)
+            costs["alone"] = statistics.median(longest) / events
+        return costs
+
     def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
         equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]
         return reconfigured(passes, i, equal, self._requests)
@@ -267,9 +296,22 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
     return row | output_columns(zip(deliveries, events, strict=True))
 
 
+def worked(samples: list[Sample]) -> float | None:
+    """Return how many threads worked, the median over runs; None if the engine does not tell."""
+    return median(getattr(getattr(sample, "threads", None), "worked", None) for sample in samples)
+
+
 def joined(row: Row, more: Row) -> Row:
     """Return a row with the columns of another one, and with the rounds of both."""
     return row | more | {"rounds": row["rounds"] | more.get("rounds", {})}
+
+
+def _grouped(sample: Sample) -> dict[tuple[str, str], list[TaskCost]]:
+    """Return the tasks of a run by role and operator."""
+    groups: dict[tuple[str, str], list[TaskCost]] = {}
+    for task in sample.tasks:
+        groups.setdefault((task.role, task.operator), []).append(task)
+    return groups
 
 
 def _of_runs(passes: list[Pass]) -> tuple[list[Sample], list]:

@@ -1,5 +1,5 @@
 //! Hand-written loops of eight applications: what a systems programmer would write for one thread, with default parameters
-//! built in. `bench --suite limits` races the engine against them. The loop of scalejoin takes its parameters and a number of
+//! built in. `bench --suite scaling` races the engine against them. The loop of scalejoin takes its parameters and a number of
 //! threads; `bench --suite stretch` has it as the ad-hoc join.
 //!
 //! A loop reads the same rows as the engine, and executes one event after the other. It adds the hash of every output to the

@@ -85,9 +85,14 @@ def test_a_new_or_renamed_source_changes_the_digest(checkout):
     assert len({*before.values(), *renamed.values(), *added.values()}) == 3
 
 
+def test_installed_package_knows_no_digest(tmp_path):
+    assert digests(["pooled"], tmp_path) == {"pooled": components.UNKNOWN}
+
+
 def test_bad_input_is_refused_in_one_line(tmp_path):
     with pytest.raises(BadInput, match=r"^unknown component 'gate'; known: transactions, "):
         digests(["gate"])
+    (tmp_path / components.RUST).mkdir(parents=True)
     with pytest.raises(BadInput, match=r"Cargo.lock is missing; run benchmarks in a checkout"):
         digests(["pooled"], tmp_path)
     assert components.digests([]) == {}
