@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Param, Ring, i64, record
-from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
 from streaming_core.run import one_pass
@@ -252,7 +251,7 @@ def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
 
 @pytest.mark.parametrize("parallelism", ["vsn", "sn"])
 def test_windowed_operators_in_a_row_order_all_rows(parallelism):
-    """The rank of an output says how far behind the watermark its window ended; the next operator counts the rows anew."""
+    """A rank says how far behind the watermark a window ended; the next operator counts the rows anew."""
     delay = 1 << 59
     app = in_a_row(5, delay)
     ts = [0, delay + 10, 2 * delay + 30]
