@@ -1,22 +1,23 @@
 //! Copies: the rows that each replica takes, with its keys (STRETCH, sections 2.2 and 4.1).
 //!
-//! A finder of keys copies a row, with its meeting, into a queue of each replica. It chooses the replicas that own one of the
-//! row's keys in the epoch of its event. The meeting has the replica's keys, with their numbers in the row, because outputs
-//! are ranked by these numbers. A row that meets all keys goes to every replica that owns cells: only replicas that share
-//! nothing need copies of it. The text in the block is not copied, because no task writes it.
+//! A finder of keys copies a row, with its meeting, into a queue of each replica. It chooses the replicas that own one
+//! of the row's keys in the epoch of its event. The meeting has the replica's keys, with their numbers in the row,
+//! because outputs are ranked by these numbers. A row that meets all keys goes to every replica that owns cells: only
+//! replicas that share nothing need copies of it. The text in the block is not copied, because no task writes it.
 //!
-//! *Order.* A queue has the rows of its finder in the order of (seq, rank). The gate of the replica merges the queues of all
-//! finders by (seq, stream, rank). So a replica takes its rows in the order in which it would take all rows.
+//! *Order.* A queue has the rows of its finder in the order of (seq, rank). The gate of the replica merges the queues
+//! of all finders by (seq, stream, rank). So a replica takes its rows in the order in which it would take all rows.
 //!
-//! *Exactness.* An epoch begins behind all events that are dealt (`epochs.rs`). So a finder knows all epochs up to the events
-//! that it takes, and the owner of a key at a row is the same for the finder and for the replica. A replica goes over to the
-//! epoch before its first row of it, or at the end of a batch. Rows of one batch may belong to several epochs.
+//! *Exactness.* An epoch begins behind all events that are dealt (`epochs.rs`). So a finder knows all epochs up to the
+//! events that it takes, and the owner of a key at a row is the same for the finder and for the replica. A replica goes
+//! over to the epoch before its first row of it, or at the end of a batch. Rows of one batch may belong to several
+//! epochs.
 //!
-//! *No deadlock.* A finder fills one slot in each queue at once, and needs room in all. A replica that has nothing in a batch
-//! still gets its `upto`. So queues fill and empty together, as the one outlet did that all replicas read.
+//! *No deadlock.* A finder fills one slot in each queue at once, and needs room in all. A replica that has nothing in a
+//! batch still gets its `upto`. So queues fill and empty together, as the one outlet did that all replicas read.
 //!
-//! *Cost.* Of a row, the words of each key cross once from a finder to its owner: (row + 2 words + keys * (2 words + key)) / 64
-//! cache lines per owner. Before, all keys of a row went to every replica, which looked through all of them.
+//! *Cost.* Of a row, the words of each key cross once from a finder to its owner: (row + 2 words + keys * (2 words +
+//! key)) / 64 cache lines per owner. Before, all keys of a row went to every replica, which looked through all of them.
 //!
 //! Three things depend on all rows and must be the same for all replicas, although no replica sees all rows:
 //!

@@ -1,8 +1,8 @@
 //! A replica of a windowed operator at work. It implements language/window.py for the keys of its own cells.
 //!
-//! A replica notes rows that meet windows, looks up the keys of a few rows together, and calls the kernel for many rows at
-//! once. It does so before a window with a `result` kernel expires, before rows of another stream, and at the end of a batch. After that, it frees removed
-//! entries.
+//! A replica notes rows that meet windows, looks up the keys of a few rows together, and calls the kernel for many rows
+//! at once. It does so before a window with a `result` kernel expires, before rows of another stream, and at the end of
+//! a batch. After that, it frees removed entries.
 //!
 //! Order: an output has a rank. The rank starts with that of the row of its event. Then it says whether a window expired (0)
 //! or a row met a window (1). Next comes the number of the window. A meeting counts from the first window that the row
