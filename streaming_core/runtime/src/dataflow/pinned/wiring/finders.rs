@@ -58,7 +58,7 @@ pub fn add(assembly: &mut Assembly, operator: usize, windowed: &Replicated) -> K
                 input,
                 replica,
                 lister: Lister::new(&windowed.operator),
-                copies: apart.then(|| Copies::new(&windowed.operator, stride, replicas)),
+                copies: apart.then(|| Box::new(Copies::new(&windowed.operator, stride, replicas))),
                 announced: i64::MIN,
             });
             let outlet = assembly.outlets.next();
