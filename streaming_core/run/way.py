@@ -63,7 +63,6 @@ NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 # Controllers that request reconfigurations, and those of them that have thresholds.
 ACTIVE_CONTROLLERS = frozenset({"threshold", "model", "balance"})
 CONTROLLERS_WITH_THRESHOLDS = ACTIVE_CONTROLLERS - {"balance"}
-MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
 # Channels that keep no order. The comparison uses the columns that the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
 
@@ -529,21 +528,6 @@ class Pinned(RunSpec):
                 raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {numbers}")
         return self
 
-    def _check_chain(self, app: App) -> None:
-        """Raise BadInput if replicas that share nothing cannot order so many windowed operators in a row."""
-        if self.parallelism != "sn" or (self.threads == 1 and not self.threads_of_operators):
-            return
-        chains: dict[str, list[str]] = {}  # the longest one that ends with an operator
-        for operator in app.operators:
-            before = max((chains.get(source.name, []) for source in operator.inputs), key=len, default=[])
-            chains[operator.name] = [*before, *([operator.name] if operator.kind == "windowed" else [])]
-        longest = max(chains.values(), key=len, default=[])
-        if len(longest) > MOST_CHAINED:
-            raise BadInput(
-                f"application {app.name}: {len(longest)} windowed operators in a row ({', '.join(longest)}): "
-                f"parallelism sn orders the outputs of at most {MOST_CHAINED}; use parallelism vsn or one thread"
-            )
-
     @property
     def strategy(self) -> str:
         """The channel, the differences from the defaults, `planned` with plan auto, the number of reconfigurations."""
@@ -582,7 +566,6 @@ class Pinned(RunSpec):
                 raise BadInput(f"plan: {name} of {app.name} is stateful and can have 1 replica, got {len(places)}")
         if self.plan == AUTO_PLAN and self.parallelism != "vsn":
             raise BadInput(f"a plan is found for parallelism vsn, not {self.parallelism}: give one, or none")
-        self._check_chain(app)
         if self.controller in ACTIVE_CONTROLLERS and app.kind != "windowed":
             raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:

@@ -6,8 +6,8 @@
 //! comes first in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.
 //!
-//! Replicas of a windowed operator that share rows see all rows of an event, in one order. They count the rows, and paths begin
-//! anew there.
+//! The rows of an event in a stream of a windowed operator all pass one finder of keys (`Route::Range`), in one order. It
+//! counts them, and paths begin anew there. So do readers of an elastic ScaleGate.
 //!
 //! Cost: 16 bytes a row where rows meet again. A number n takes l + 2 log2(l + 1) + 1 bits, where l is log2(n + 1). A rank has
 //! room for 121 bits; a path that does not fit ends the run.

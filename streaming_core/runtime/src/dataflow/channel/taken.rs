@@ -1,6 +1,6 @@
 //! The rows that a task takes at once, from any inlet.
 
-use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::rank::{Counted, Rank};
 use crate::error::RunError;
 use crate::output::digest::Digest;
 use crate::output::sink::{Prepared, Sink};
@@ -79,6 +79,14 @@ impl Taken {
                 None => sink.preparer().prepare_rows(self.rows, sink.end())?,
             };
             sink.deliver_rows(self.rows, &prepared)
+        }
+    }
+
+    /// Replaces the ranks of the rows by the numbers of the rows in their events, for a task that takes all rows of an event.
+    pub fn count(&mut self, counted: &mut Counted) {
+        for (index, rank) in self.ranks.iter_mut().enumerate() {
+            // SAFETY: there is a rank of each row that the task took.
+            *rank = counted.rank(unsafe { self.rows.seq(index) }, *rank);
         }
     }
 

@@ -74,7 +74,7 @@ impl PairQueues {
     /// There are new outputs, with their routes.
     pub fn start(&mut self, edges: &[Edge]) {
         let n = self.outputs.rows.n;
-        for edge in edges.iter().filter(|edge| edge.readers > 1 && matches!(edge.route, Route::Turn(_))) {
+        for edge in edges.iter().filter(|edge| edge.readers > 1 && matches!(edge.route, Route::Turn)) {
             let shares = &mut self.outputs.shares[edge.first..edge.first + edge.readers];
             for (reader, share) in shares.iter_mut().enumerate() {
                 share.whole = false;

@@ -24,23 +24,20 @@ pub(super) struct Edge {
 /// Which replica gets a row.
 #[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// Batch after batch the next one: shuffle grouping. In front of a windowed operator, of those that own cells.
-    Turn(Option<Arc<Epochs>>),
+    /// Batch after batch the next one: shuffle grouping.
+    Turn,
     /// The owner of the key's group; where in a jumbo tuple the hashes are kept.
     Key(Key, usize),
-    /// The sink of the event's range.
-    Range,
+    /// By the range of the event: the sink of the range, or the finder of keys, whose replica owns cells where it begins.
+    Range(Option<Arc<Epochs>>),
 }
 
 /// Says whose each of the jumbo tuple's rows are; `serial` counts those of this outlet.
 pub(super) fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &mut Jumbo) -> Result<(), RunError> {
     for edge in edges {
         match &edge.route {
-            Route::Range => by_range(edge, jumbo),
-            Route::Turn(None) => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
-            Route::Turn(Some(epochs)) => {
-                jumbo.shares[edge.first + epochs.in_turn(jumbo.upto, serial)].whole = true;
-            }
+            Route::Range(epochs) => by_range(edge, epochs.as_deref(), jumbo),
+            Route::Turn => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
             &Route::Key(key, place) => {
                 // The hashes stay in the jumbo tuple, and its former ones make room for the next.
                 let hashes = &mut jumbo.hashes[place];
@@ -75,12 +72,16 @@ pub(super) fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &
     Ok(())
 }
 
-/// Deals the rows to sinks, by the ranges of their events.
-fn by_range(edge: &Edge, jumbo: &mut Jumbo) {
-    let (rows, sinks) = (jumbo.rows, edge.readers);
-    let shares = &mut jumbo.shares[edge.first..edge.first + sinks];
-    for (sink, run) in runs(rows, sinks) {
-        let share = &mut shares[sink];
+/// Deals the rows to readers, by the ranges of their events.
+fn by_range(edge: &Edge, epochs: Option<&Epochs>, jumbo: &mut Jumbo) {
+    let (rows, readers) = (jumbo.rows, edge.readers);
+    let shares = &mut jumbo.shares[edge.first..edge.first + readers];
+    for (seq, run) in runs(rows, readers) {
+        let reader = match epochs {
+            Some(epochs) => epochs.in_turn(end_of(seq) - EVENTS, seq.div_euclid(EVENTS) as u64),
+            None => sink_of(seq, readers),
+        };
+        let share = &mut shares[reader];
         share.whole = run.len() == rows.n;
         if !share.whole {
             share.positions.extend(run.map(|position| position as u32));
@@ -102,7 +103,8 @@ pub(super) fn prepare(
         return Ok(());
     }
     let shares = &mut jumbo.shares[readers];
-    for (sink, run) in runs(jumbo.rows, shares.len()) {
+    let sinks = shares.len();
+    for (seq, run) in runs(jumbo.rows, sinks) {
         // SAFETY: the rows were just made.
         let prepared = unsafe {
             match jumbo.subs.is_empty() {
@@ -111,13 +113,14 @@ pub(super) fn prepare(
             }
         }?;
         *put_out = Some(prepared.end());
-        shares[sink].prepared.get_or_insert(Prepared::nothing()).join(&prepared);
+        shares[sink_of(seq, sinks)].prepared.get_or_insert(Prepared::nothing()).join(&prepared);
     }
     Ok(())
 }
 
-/// The rows as runs of neighbours whose events belong to one range, each with its sink. With one sink, all rows are one run.
-fn runs(rows: Rows, sinks: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+/// The rows as runs of neighbours whose events belong to one range, each with its first event. With one reader, all rows are
+/// one run.
+fn runs(rows: Rows, readers: usize) -> impl Iterator<Item = (i64, Range<usize>)> {
     // SAFETY: the caller's rows are readable.
     let seq = move |at: usize| unsafe { rows.seq(at) };
     let mut next = 0;
@@ -129,10 +132,10 @@ fn runs(rows: Rows, sinks: usize) -> impl Iterator<Item = (usize, Range<usize>)>
         let end = end_of(seq(begin));
         let is_in = |at: usize| (end - EVENTS..end).contains(&seq(at));
         // Rows are in the order of events wherever a channel keeps one, so the last row decides for all.
-        next = if sinks == 1 || is_in(rows.n - 1) { rows.n } else { begin + 1 };
+        next = if readers == 1 || is_in(rows.n - 1) { rows.n } else { begin + 1 };
         while next < rows.n && is_in(next) {
             next += 1;
         }
-        Some((sink_of(seq(begin), sinks), begin..next))
+        Some((seq(begin), begin..next))
     })
 }

@@ -89,6 +89,9 @@ fn take(task: &mut Task, step: &mut Step) -> Result<bool, RunError> {
 
 /// Does what the role does with the rows that the task took, and puts out the results.
 fn use_rows(task: &mut Task, step: &mut Step) -> Result<(), RunError> {
+    if let Role::Keys(_) = task.role {
+        task.taken.count(&mut task.counted);
+    }
     match &task.role {
         Role::Operator { operator, lane } => operator::run(task, (*operator, *lane), step),
         Role::Keys(keys) if keys.copies.is_some() => keys::copy(task, step),

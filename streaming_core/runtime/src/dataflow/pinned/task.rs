@@ -78,7 +78,7 @@ pub(super) struct Task {
     pub numbered: bool,
     /// The other threads whose tasks wait for this one.
     pub wakes: Wakes,
-    /// Counts the rows of each event, for a windowed replica that takes all rows.
+    /// Counts the rows of each event, for a task that finds the keys of all of them.
     pub counted: Counted,
     /// Examines the rows for the sink where they are new, if the sink takes only this operator's rows.
     pub preparer: Option<Preparer>,

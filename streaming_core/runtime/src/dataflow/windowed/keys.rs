@@ -4,8 +4,8 @@
 //! fields. Where every row has the same keys, none are listed. If a row has a key several times, the first counts,
 //! unless the operator takes bags.
 //!
-//! Where replicas have copies of their own (`copies.rs`), a meeting is *dealt*. It has the keys of its reader, and the number
-//! of each in the row. It also says whether this reader counts the row if the row is late.
+//! A meeting may be *dealt* (`copies.rs`). It has the keys of its reader, and the number of each in the row. It also says
+//! whether this reader counts the row if the row is late.
 //!
 //! If the keys function raises, the meeting holds the exception in place of keys. The replicas report it: only they know what
 //! expires before that row, and whether the row is late and needs no keys.
@@ -64,15 +64,14 @@ const FEW: usize = 48;
 
 /// A receiver of the keys of rows, row by row.
 pub(super) trait Notes {
-    /// Makes room for one more row, with so many keys.
-    fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory>;
-    fn begin(&mut self, row: usize, ts: i64);
+    /// A row, which has up to so many keys.
+    fn begin(&mut self, row: usize, ts: i64, keys: usize) -> Result<(), OutOfMemory>;
     /// A key, number `number` of the row's.
-    fn key(&mut self, number: usize, hash: u64, fields: &[u64]);
+    fn key(&mut self, number: usize, hash: u64, fields: &[u64]) -> Result<(), OutOfMemory>;
     /// It has so many keys.
-    fn end(&mut self, keys: usize);
+    fn end(&mut self, keys: usize) -> Result<(), OutOfMemory>;
     /// In place of keys: their function raised this.
-    fn fail(&mut self, exception: &[u8]);
+    fn fail(&mut self, exception: &[u8]) -> Result<(), OutOfMemory>;
 }
 
 /// Of a meeting that is dealt; and whether its reader counts the row if it is late.
@@ -237,8 +236,8 @@ impl Lister {
             if let Err(raised) = outcome {
                 // SAFETY: the row is there, ts an integer in it.
                 let ts = unsafe { stream.ts.kind.load(rows.row(from).add(stream.ts.offset)) };
-                notes.begin(from, ts as i64);
-                notes.fail(&raised.exception);
+                notes.begin(from, ts as i64, 0)?;
+                notes.fail(&raised.exception)?;
                 from += 1;
             }
         }
@@ -264,8 +263,7 @@ impl Lister {
             let begin = next;
             next += self.keys.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
             self.hashes.try_reserve(next - begin).map_err(OutOfMemory::from)?;
-            notes.reserve(next - begin)?;
-            notes.begin(first + i, ts as i64);
+            notes.begin(first + i, ts as i64, next - begin)?;
             let mut keys = 0;
             for index in begin..next {
                 let key = KeyFields { row: self.keys.row(index), text };
@@ -281,10 +279,10 @@ impl Lister {
                 }
                 // SAFETY: the fields of a key lie behind its seq.
                 let fields = unsafe { std::slice::from_raw_parts(key.row.add(SEQ_BYTES).cast::<u64>(), key_words) };
-                notes.key(keys, hash, fields);
+                notes.key(keys, hash, fields)?;
                 keys += 1;
             }
-            notes.end(keys);
+            notes.end(keys)?;
         }
         Ok(())
     }
@@ -347,34 +345,33 @@ struct Listed<'a> {
 
 impl Notes for Listed<'_> {
     #[inline(always)]
-    fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory> {
+    fn begin(&mut self, _: usize, ts: i64, keys: usize) -> Result<(), OutOfMemory> {
         self.meetings.try_reserve(1)?;
         self.words.try_reserve(2 + keys * self.each)?;
+        self.meetings.push(self.words.len() as u64);
+        self.about = self.words.len() + 1;
+        self.words.extend([ts as u64, 0]);
         Ok(())
     }
 
     #[inline(always)]
-    fn begin(&mut self, _: usize, ts: i64) {
-        self.meetings.push(self.words.len() as u64);
-        self.about = self.words.len() + 1;
-        self.words.extend([ts as u64, 0]);
-    }
-
-    #[inline(always)]
-    fn key(&mut self, _: usize, hash: u64, fields: &[u64]) {
+    fn key(&mut self, _: usize, hash: u64, fields: &[u64]) -> Result<(), OutOfMemory> {
         self.words.push(hash);
         // A few words: as many calls to copy memory would cost more.
         fields.iter().for_each(|&field| self.words.push(field));
+        Ok(())
     }
 
     #[inline(always)]
-    fn end(&mut self, keys: usize) {
+    fn end(&mut self, keys: usize) -> Result<(), OutOfMemory> {
         self.words[self.about] = (self.stream as u64) << 32 | keys as u64;
+        Ok(())
     }
 
-    fn fail(&mut self, exception: &[u8]) {
+    fn fail(&mut self, exception: &[u8]) -> Result<(), OutOfMemory> {
         self.words[self.about] = (self.stream as u64) << 32 | FAILED;
         self.words.extend(exception_words(exception));
+        Ok(())
     }
 }
 

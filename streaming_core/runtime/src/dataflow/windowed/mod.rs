@@ -1,18 +1,19 @@
 //! Windowed operators: the stateful operator O+ (STRETCH, section 4.2), as all replicas of one share it.
 //!
-//! *VSN* (section 5): every replica takes every row, in one total order, and handles those of its keys that it owns. The
-//! windows of keys lie in cells, and each cell exists once (`state/windows`). A replica knows the owner of each cell. It also
-//! has the watermark, which depends on the rows alone and is therefore the same for all replicas.
+//! *VSN* (section 5): a replica handles the keys that it owns. The windows of keys lie in cells, and each cell exists once
+//! (`state/windows`). A replica knows the owner of each cell, and the watermark as far as windows expire by it.
 //!
-//! A task before all replicas finds the keys of a row once, and passes them on beside the row (`keys.rs`).
+//! Finders of keys stand in front of the replicas, one on the thread of each. A finder takes ranges of events. It finds the
+//! keys of a row once (`keys.rs`), and deals the row to the owners of its keys in the epoch of its event (`copies.rs`). Where
+//! every row has the same keys, all replicas that own cells read the same list of rows.
 //!
 //! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
 //! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a
 //! barrier (`replica/barrier.rs`). One of them adds and removes the readers. The gate of the outputs stays ours: it orders
 //! rows by rank, so the replicas need not be sources of an elastic ScaleGate.
 //!
-//! *SN*, the baseline: every replica has cells of its own, and copies of the rows that have a key of its own (`copies.rs`).
-//! When keys get other owners, replicas copy state (`transfer.rs`). All else is the same code.
+//! *SN*, the baseline: every replica has cells of its own, and copies of all rows that it takes. When keys get other owners,
+//! replicas copy state (`transfer.rs`). All else is the same code.
 
 pub mod control;
 pub mod controller;
@@ -44,7 +45,7 @@ use crate::threads::sync::Arc;
 /// How replicas come by rows and state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parallelism {
-    /// They share all (VSN).
+    /// They share state, and each takes the rows that have a key of its own (VSN).
     VirtualSharedNothing,
     /// As published: they share all by way of an elastic ScaleGate.
     ElasticScaleGate,

@@ -118,6 +118,11 @@ impl Windowed {
         })
     }
 
+    /// Whether finders deal each replica the rows that have keys of its own.
+    pub fn deals_keys(&self) -> bool {
+        self.shares_nothing() || self.every.is_none()
+    }
+
     /// Whether its replicas share nothing.
     pub fn shares_nothing(&self) -> bool {
         self.transfers.is_some()

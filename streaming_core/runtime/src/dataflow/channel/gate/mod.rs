@@ -14,9 +14,9 @@
 //!
 //! In no order, a gate delivers whole batches as they come.
 //!
-//! Cost: no row is copied. If a batch precedes all others, the gate passes it on in place. It adds the next batches to a small
-//! one. If batches interleave, the gate lists their rows, and merges the lists two by two. The merge has no branch that depends
-//! on the order, because processors would mispredict it every other row.
+//! Cost: no row is copied. If a batch, or a long run at its start, precedes all others, the gate passes it on in place.
+//! It adds the next batches to a small one. If batches interleave, the gate lists their rows, and merges the lists two
+//! by two. The merge has no branch that depends on the order, because processors would mispredict it every other row.
 
 use std::ops::Range;
 
@@ -238,11 +238,16 @@ unsafe fn take<K: SortKey>(
         }
         let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
         let source = &mut sources[index];
-        let range = source.at..source.rows_of(jumbo);
+        let mut range = source.at..source.rows_of(jumbo);
         let limit = second.map(|(key, is_known)| if is_known { key } else { manner.before(key) });
-        if limit.is_some_and(|limit| source.key::<K>(jumbo, range.end - 1) > limit) {
-            // SAFETY: as the caller says.
-            return unsafe { interleave(sources, outlets, manner, lists, taken) };
+        if let Some(limit) = limit.filter(|&limit| source.key::<K>(jumbo, range.end - 1) > limit) {
+            // Replicas whose windows expire put out long runs, one for each cell.
+            let ready = source.ready(jumbo, range.clone(), limit);
+            if manner.whole || manner.prepared || ready < range.start + IN_PLACE {
+                // SAFETY: as the caller says.
+                return unsafe { interleave(sources, outlets, manner, lists, taken) };
+            }
+            range.end = ready;
         }
         source.at = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
@@ -381,7 +386,7 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
     }
     let adjacent = share.whole && rows.stride == taken.rows.stride;
     if adjacent && taken.places.is_empty() && range.len() >= least {
-        taken.prepared = share.prepared.filter(|_| range.start == 0);
+        taken.prepared = share.prepared.filter(|_| range == (0..share.len(rows.n)));
         taken.rows = rows.slice(range);
     } else {
         if summed && range.start == 0 {

@@ -194,7 +194,7 @@ impl Source {
     }
 
     /// The end of the rows of `range` that are not behind `bound`. The last row is behind it.
-    fn ready<K: SortKey>(&self, jumbo: &Jumbo, range: Range<usize>, bound: K) -> usize {
+    pub fn ready<K: SortKey>(&self, jumbo: &Jumbo, range: Range<usize>, bound: K) -> usize {
         let (mut from, mut to) = (range.start, range.end - 1);
         while from < to {
             let middle = from.midpoint(to);

@@ -35,7 +35,7 @@ pub(super) struct Keys {
     pub replica: usize,
     pub lister: Lister,
     /// The copies for the queues of the replicas, if replicas share nothing.
-    pub copies: Option<Copies>,
+    pub copies: Option<Box<Copies>>,
     /// The replicas know all rows of events up to this one.
     pub announced: i64,
 }

@@ -108,7 +108,7 @@ fn order_outputs(task: &mut Task, operator: usize, step: &Step, jumbo: &mut Jumb
 fn prepare_outputs(task: &mut Task, step: &mut Step, jumbo: &mut Jumbo) -> Result<(), RunError> {
     let Some(preparer) = &task.preparer else { return Ok(()) };
     step.clock.lap(&mut task.counters.time.other);
-    for edge in task.edges.iter().filter(|edge| matches!(edge.route, Route::Range)) {
+    for edge in task.edges.iter().filter(|edge| matches!(edge.route, Route::Range(None))) {
         prepare(preparer, edge.first..edge.first + edge.readers, jumbo, &mut task.put_out)?;
     }
     step.clock.lap(&mut task.counters.time.useful);

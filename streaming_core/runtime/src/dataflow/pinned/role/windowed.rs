@@ -13,7 +13,7 @@ use crate::error::RunError;
 /// their keys. Returns false if other replicas must come to the barrier first.
 pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -> Result<bool, RunError> {
     let job = step.job;
-    let Task { inlet: Inlet::Elastic(taker), finder: Some(finder), taken, left, published, .. } = task else {
+    let Task { inlet: Inlet::Elastic(taker), finder: Some(finder), taken, counted, left, published, .. } = task else {
         return Ok(true);
     };
     let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator has an elastic ScaleGate");
@@ -43,6 +43,7 @@ pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -
         unsafe { windowed.replicas.with_mut(lane, |replica| replica.pass(&windowed.operator)) };
     }
     if is_new {
+        taken.count(counted);
         // SAFETY: the task took the rows just now, and they have the record that the operator takes.
         unsafe { finder.find(&windowed.operator, taken.rows, &mut taken.hashes) }?;
     }
@@ -60,13 +61,7 @@ pub fn process(
     stopped: Option<RunError>,
     (step, jumbo): (&Step, &mut Jumbo),
 ) -> Result<(), RunError> {
-    let Task { taken, counted, left, .. } = task;
-    if left.is_none() && !windowed.operator.shares_nothing() {
-        for (index, rank) in taken.ranks.iter_mut().enumerate() {
-            // SAFETY: there is a rank of each row that the task took.
-            *rank = counted.rank(unsafe { taken.rows.seq(index) }, *rank);
-        }
-    }
+    let Task { taken, left, .. } = task;
     let inputs = task.ranked.then_some(&taken.ranks[..]);
     let mut out = Out { rows: &mut jumbo.buffer, inputs, ranks: &mut jumbo.ranks };
     let from = left.take().unwrap_or(0);

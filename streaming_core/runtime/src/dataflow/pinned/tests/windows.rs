@@ -1,10 +1,12 @@
 //! A windowed operator, pinned, its replicas reconfigured on the way, against a loop that asks every window.
 
 use super::*;
+#[cfg(not(shuttle))]
+use crate::dataflow::pinned::role::{Keys, Role};
 use crate::dataflow::testing::windows::{Single, Windows, blocks, outputs, scheduled};
 use crate::dataflow::windowed::Replicated;
 #[cfg(not(shuttle))]
-use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
+use crate::dataflow::windowed::{copies, epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;
 #[cfg(not(shuttle))]
 use crate::state::windows::CELLS;
@@ -211,9 +213,10 @@ fn schedules_that_make_no_sense_are_refused() {
     }
 }
 
-/// Whether a fault in replica 0 shows, while keys move back and forth between two replicas on one thread.
+/// Whether a fault in replica 0, or in the finders of keys, shows, while keys move back and forth between two replicas on one
+/// thread.
 #[cfg(not(shuttle))]
-fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
+fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated), misdeal: copies::Faults) -> bool {
     let windows = Windows { advance: 3, size: 11, delay: 2 };
     let blocks = blocks(&windows.events(300, 2, 30), 100);
     let schedule = (1..98).map(|i| scheduled(3 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
@@ -221,6 +224,13 @@ fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
     let options = Options { plan, parallelism: Some(parallelism.into()), ..on(1, 7, schedule) };
     let mut executor = pinned(&windows.program(false), &options).unwrap();
     spoil(executor.frame.windows[0].as_mut().unwrap());
+    executor.work.tasks.each_mut(|tasks| {
+        for task in tasks {
+            if let Role::Keys(Keys { copies: Some(copies), .. }) = &mut task.role {
+                copies.faults = misdeal;
+            }
+        }
+    });
     outputs(&blocks, &mut executor) != windows.model(&blocks, false)
 }
 
@@ -232,18 +242,27 @@ fn planted_faults_show() {
         // SAFETY: no thread is at work.
         move |windowed: &mut Replicated| unsafe { windowed.replicas.with_mut(0, |replica| replica.faults = fault) }
     };
+    let none = copies::Faults::default();
+    let in_replica = |parallelism: &str, fault: Faults| shows(parallelism, spoil(fault), none);
     for parallelism in ["vsn", "sn"] {
-        assert!(!shows(parallelism, spoil(Faults::default())));
-        assert!(shows(parallelism, spoil(Faults { early: 1, ..Faults::default() })));
-        assert!(shows(parallelism, spoil(Faults { forgets: true, ..Faults::default() })));
-        assert!(shows(parallelism, spoil(Faults { dreams: true, ..Faults::default() })));
-        assert!(shows(parallelism, spoil(Faults { loses: true, ..Faults::default() })));
-        assert!(shows(parallelism, |windowed| windowed.operator.bag = true));
+        assert!(!in_replica(parallelism, Faults::default()));
+        assert!(in_replica(parallelism, Faults { early: 1, ..Faults::default() }));
+        assert!(in_replica(parallelism, Faults { forgets: true, ..Faults::default() }));
+        assert!(in_replica(parallelism, Faults { dreams: true, ..Faults::default() }));
+        assert!(in_replica(parallelism, Faults { loses: true, ..Faults::default() }));
+        assert!(shows(parallelism, |windowed| windowed.operator.bag = true, none));
+        for fault in [
+            copies::Faults { misdeals: Some(3), ..none },
+            copies::Faults { loses: Some(3), ..none },
+            copies::Faults { delays: true, ..none },
+        ] {
+            assert!(shows(parallelism, spoil(Faults::default()), fault), "{parallelism} {fault:?}");
+        }
     }
-    assert!(!shows("vsn_esg", spoil(Faults::default())));
-    assert!(shows("vsn_esg", spoil(Faults { forgets: true, ..Faults::default() })));
-    assert!(shows("vsn_esg", spoil(Faults { dreams: true, ..Faults::default() })));
-    assert!(shows("vsn_esg", |windowed| windowed.operator.bag = true));
+    assert!(!in_replica("vsn_esg", Faults::default()));
+    assert!(in_replica("vsn_esg", Faults { forgets: true, ..Faults::default() }));
+    assert!(in_replica("vsn_esg", Faults { dreams: true, ..Faults::default() }));
+    assert!(shows("vsn_esg", |windowed| windowed.operator.bag = true, none));
 }
 
 /// Whole runs under schedules of threads that shuttle draws.

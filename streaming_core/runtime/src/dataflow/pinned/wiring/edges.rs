@@ -34,12 +34,12 @@ impl Edges {
         let has_barrier = windowed.is_some_and(|windowed| windowed.operator.has_barrier);
         // One reader stands for all readers of an elastic ScaleGate.
         let readers = if has_barrier { 1 } else { graph.consumers[consumer].replicas };
-        // A finder of keys finds those of any row. The finders of absent replicas get no rows.
-        let epochs = windowed.filter(|_| !has_barrier).map(|windowed| windowed.operator.epochs.clone());
-        let route = match graph.consumers[consumer].key {
-            _ if graph.is_sink(consumer) => Route::Range,
-            Some(key) => Route::Key(key, self.keyed(origin)),
-            None => Route::Turn(epochs),
+        let route = match (graph.consumers[consumer].key, windowed) {
+            _ if graph.is_sink(consumer) => Route::Range(None),
+            // All rows of an event go to one finder of keys, which counts them.
+            (_, Some(windowed)) if !has_barrier => Route::Range(Some(windowed.operator.epochs.clone())),
+            (Some(key), _) => Route::Key(key, self.keyed(origin)),
+            (None, _) => Route::Turn,
         };
         Edge { first: self.readers(origin), readers, route }
     }

@@ -38,7 +38,7 @@ impl KeyOutlets {
 pub fn add(assembly: &mut Assembly, operator: usize, windowed: &Replicated) -> KeyOutlets {
     let graph = assembly.graph;
     let replicas = graph.consumers[operator].replicas;
-    let apart = windowed.operator.shares_nothing();
+    let apart = windowed.operator.deals_keys();
     let (queues, readers) = if apart { (replicas, 1) } else { (1, replicas) };
     let mut outlets = KeyOutlets { first: Vec::new(), finders: replicas, apart };
     for (input, &origin) in graph.consumers[operator].inputs.iter().enumerate() {
@@ -58,7 +58,7 @@ pub fn add(assembly: &mut Assembly, operator: usize, windowed: &Replicated) -> K
                 input,
                 replica,
                 lister: Lister::new(&windowed.operator),
-                copies: apart.then(|| Copies::new(&windowed.operator, stride, replicas)),
+                copies: apart.then(|| Box::new(Copies::new(&windowed.operator, stride, replicas))),
                 announced: i64::MIN,
             });
             let outlet = assembly.outlets.next();

@@ -78,7 +78,7 @@ fn sources(assembly: &Assembly, consumer: usize, replica: usize) -> Vec<Source> 
         let edge = assembly.edges.to(consumer, stream, origin);
         let hashes = match &edge.route {
             &Route::Key(_, place) => Some(place),
-            Route::Turn(_) | Route::Range => None,
+            Route::Turn | Route::Range(_) => None,
         };
         for producer in 0..graph.producers(origin) {
             let outlet = assembly.outlets.first(origin, producer);

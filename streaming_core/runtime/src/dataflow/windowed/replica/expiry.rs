@@ -47,9 +47,13 @@ impl Replica {
         text: Text,
         out: &mut Out,
     ) -> Result<bool, RunError> {
-        if operator.reports_expiry() || operator.session {
-            // SAFETY: as the callers say.
-            unsafe { self.meet(operator, text, out) }?;
+        // SAFETY: as the callers say.
+        unsafe {
+            // Keys that wait are looked up in windows that are open still.
+            self.find_own(operator, text)?;
+            if operator.reports_expiry() || operator.session {
+                self.meet(operator, text, out)?;
+            }
         }
         if operator.session {
             // SAFETY: as the callers say.

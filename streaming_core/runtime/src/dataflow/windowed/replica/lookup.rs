@@ -1,7 +1,7 @@
 //! What keys have in windows, found or made: of a row all that it meets, looked up together.
 
 use crate::dataflow::windowed::operator::Windowed;
-use crate::dataflow::windowed::replica::{Open, Replica};
+use crate::dataflow::windowed::replica::{Open, OwnKey, Replica};
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
@@ -69,22 +69,22 @@ impl Replica {
         })
     }
 
-    /// As `find_every`, of the own keys of the row at hand.
+    /// As `find_every`, of the own keys of the row at hand, which are the first ones.
     pub(super) unsafe fn find_singles(
         &mut self,
         operator: &Windowed,
         number: i64,
         ts: i64,
         text: Text,
-        (at, keys): (usize, usize),
+        keys: usize,
     ) -> Result<(), RunError> {
         for own in 0..keys {
-            let (hash, row) = self.own[own];
+            let OwnKey { hash, row, at, .. } = self.own[own];
             let key = KeyFields { row, text };
             // SAFETY: the cell is an own one.
-            self.met.entries[at + own] = unsafe {
+            self.met.entries[at] = unsafe {
                 match operator.session {
-                    true => self.session(operator, hash, key, ts, at + own),
+                    true => self.session(operator, hash, key, ts, at),
                     false => self.single(operator, number, hash, key, ts),
                 }
             }?;
@@ -92,46 +92,43 @@ impl Replica {
         Ok(())
     }
 
-    /// As `find_singles`, of windows that are not single ones. A key is looked up in the first; what it has there knows what it
-    /// has in the next.
-    #[inline(always)]
-    pub(super) unsafe fn find_own(
-        &mut self,
-        operator: &Windowed,
-        first: i64,
-        windows: usize,
-        text: Text,
-        (at, keys): (usize, usize),
-    ) -> Result<(), OutOfMemory> {
+    /// As `find_singles`, of windows that are not single ones, and of all own keys that wait. A key is looked up in the first
+    /// window; what it has there knows what it has in the next.
+    #[inline]
+    pub(super) unsafe fn find_own(&mut self, operator: &Windowed, text: Text) -> Result<(), OutOfMemory> {
+        let (keys, (first, windows)) = (std::mem::take(&mut self.pending), self.windows);
+        if keys == 0 {
+            return Ok(());
+        }
         // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
         unsafe {
             // What is looked up lies anywhere: all of it is asked for before any is waited for.
             let panes: *const [*mut Pane; CELLS] = &raw const self.window(first)?.panes;
             for look in [Table::near, Table::nearer] {
-                for &(hash, _) in &self.own[..keys] {
+                for &OwnKey { hash, .. } in &self.own[..keys] {
                     if let Some(pane) = (&(*panes))[cell_of(hash)].as_ref() {
                         look(&pane.table, hash);
                     }
                 }
             }
             for own in 0..keys {
-                let (hash, row) = self.own[own];
+                let OwnKey { hash, row, at, .. } = self.own[own];
                 let mut pane = (&(*panes))[cell_of(hash)];
                 if pane.is_null() {
                     pane = self.pane(operator, cell_of(hash), first)?;
                 }
-                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
+                self.met.entries[at] = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
             }
             self.unlinked.clear();
             self.unlinked.try_reserve(keys)?;
             for window in 1..windows {
-                let (number, before) = (first + window as i64, at + (window - 1) * keys);
+                let number = first + window as i64;
                 self.unlinked.clear();
                 for own in 0..keys {
-                    let entry = (*self.met.entries[before + own]).beside;
-                    self.met.entries[before + keys + own] = entry;
+                    let OwnKey { hash, at, of, .. } = self.own[own];
+                    let entry = (*self.met.entries[at + (window - 1) * of]).beside;
+                    self.met.entries[at + window * of] = entry;
                     if entry.is_null() {
-                        let hash = self.own[own].0;
                         let pane = self.pane(operator, cell_of(hash), number)?;
                         (*pane).table.near(hash);
                         self.unlinked.push((own, pane));
@@ -141,10 +138,10 @@ impl Replica {
                     }
                 }
                 for &(own, pane) in &self.unlinked {
-                    let (hash, row) = self.own[own];
+                    let OwnKey { hash, row, at, of } = self.own[own];
                     let entry = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
-                    (*self.met.entries[before + own]).beside = entry;
-                    self.met.entries[before + keys + own] = entry;
+                    (*self.met.entries[at + (window - 1) * of]).beside = entry;
+                    self.met.entries[at + window * of] = entry;
                 }
             }
         }
@@ -153,7 +150,7 @@ impl Replica {
 
     /// Where the panes of a window are, which stays where it is while the window is open.
     #[inline(always)]
-    fn window(&mut self, number: i64) -> Result<&mut Open, OutOfMemory> {
+    pub(super) fn window(&mut self, number: i64) -> Result<&mut Open, OutOfMemory> {
         let Self { open, spare, .. } = self;
         Ok(&mut **open.get_or_make(number, || spare.pop().map_or_else(Open::new, Ok))?.0)
     }

@@ -77,6 +77,11 @@ impl Met {
         self.entries.len() >= MOST
     }
 
+    /// The number of meetings.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,8 +1,8 @@
 //! A replica of a windowed operator at work. It implements language/window.py for the keys of its own cells.
 //!
-//! A replica notes rows that meet windows, and calls the kernel for many of them at once. It does so before a
-//! window with a `result` kernel expires, before rows of another stream, and at the end of a batch. After that, it frees removed
-//! entries.
+//! A replica notes rows that meet windows, looks up the keys of a few rows together, and calls the kernel for many rows
+//! at once. It does so before a window with a `result` kernel expires, before rows of another stream, and at the end of
+//! a batch. After that, it frees removed entries.
 //!
 //! Order: an output has a rank. The rank starts with that of the row of its event. Then it says whether a window expired (0)
 //! or a row met a window (1). Next comes the number of the window. A meeting counts from the first window that the row
@@ -67,10 +67,14 @@ pub struct Replica {
     /// reads this `last` and looks the key up again. It may read it, because removed entries are freed only by `meet`. An
     /// entry of a cell that another replica owned meanwhile may be freed, so `own` forgets all of them.
     every: Vec<(u32, *mut EntryHeader)>,
-    /// Of the row at hand, first the own keys: their hashes, and where they are; and their numbers.
-    own: Vec<(u64, *const u8)>,
+    /// First the own keys of the last rows, `pending` many, which are looked up together in their windows: number of the first
+    /// window, and of windows.
+    own: Vec<OwnKey>,
+    pending: usize,
+    windows: (i64, usize),
+    /// Of the row at hand, the numbers of its own keys.
     numbers: Vec<u32>,
-    /// Of these, which have to be looked up in a later window too, and where.
+    /// Of the own keys, which have to be looked up in a later window too, and where.
     unlinked: Vec<(usize, *mut Pane)>,
     watermark: Watermark,
     /// Not all has expired yet of what does at the row that comes next.
@@ -89,6 +93,20 @@ pub struct Replica {
     /// Room for the entries of a pane.
     expired: Vec<*mut EntryHeader>,
     starts: Vec<i64>,
+}
+
+/// Own keys that are looked up together, at least: as many reads of memory overlap.
+const TOGETHER: usize = 32;
+
+/// A key of a row that a replica owns.
+#[derive(Debug, Clone, Copy)]
+struct OwnKey {
+    hash: u64,
+    /// Where its row would begin.
+    row: *const u8,
+    /// Its meeting in the first window, and how many own keys the row has: the meeting in the next window is so much further.
+    at: usize,
+    of: usize,
 }
 
 /// The panes of a window, so that a look-up need not go through the cells.
@@ -133,6 +151,8 @@ impl Replica {
             waits: None,
             every: Vec::new(),
             own: Vec::new(),
+            pending: 0,
+            windows: (0, 0),
             numbers: Vec::new(),
             unlinked: Vec::new(),
             owns: Box::new([false; CELLS]),
@@ -498,37 +518,53 @@ impl Replica {
         (first, count): (i64, usize),
         (text, out): (Text, &Out),
     ) -> Result<(), RunError> {
+        if self.windows != (first, count) {
+            // SAFETY: as the caller says.
+            unsafe { self.find_own(operator, text) }?;
+            self.windows = (first, count);
+        }
         // A branch on the owner of a key would be mispredicted. So each key is written, and the next one overwrites it if the
         // replica does not own it.
-        let (mut n, keys) = (0, meeting.keys);
-        if self.own.len() < keys {
-            self.own.try_reserve(keys - self.own.len()).map_err(OutOfMemory::from)?;
+        let (mut n, keys, before) = (0, meeting.keys, self.pending);
+        if self.own.len() < before + keys {
+            self.own.try_reserve(before + keys - self.own.len()).map_err(OutOfMemory::from)?;
+            self.own.resize(before + keys, OwnKey { hash: 0, row: std::ptr::null(), at: 0, of: 0 });
+        }
+        if self.numbers.len() < keys {
             self.numbers.try_reserve(keys - self.numbers.len()).map_err(OutOfMemory::from)?;
-            self.own.resize(keys, (0, std::ptr::null()));
             self.numbers.resize(keys, 0);
         }
-        let (own, numbers) = (&mut self.own[..keys], &mut self.numbers[..keys]);
+        let (own, numbers) = (&mut self.own[before..before + keys], &mut self.numbers[..keys]);
+        let at = self.met.len();
         for j in 0..keys {
             let (number, hash, key) = meeting.key(j, text);
-            (own[n], numbers[n]) = ((hash, key.row), number as u32);
+            (own[n], numbers[n]) = (OwnKey { hash, row: key.row, at: at + n, of: 0 }, number as u32);
             n += usize::from(self.owns[cell_of(hash)]);
         }
         if n == 0 {
             return Ok(());
         }
+        own[..n].iter_mut().for_each(|key| key.of = n);
+        if before == 0 && !operator.single {
+            // It is open from now on, so it expires in time.
+            self.window(first)?;
+        }
         let start = |window: i64| operator.bounds.start(first + window);
         let numbers = out.inputs.is_some().then(|| self.numbers[..n].iter().copied());
-        let at = self.met.note(row, count, (n, numbers), start)?;
+        self.met.note(row, count, (n, numbers), start)?;
         self.calls += (n * count) as u64;
+        let own = &self.own[before..before + n];
         if let Some(counts) = &operator.counts {
-            self.own[..n].iter().for_each(|&(hash, _)| counts.add(self.number, cell_of(hash), count as u64));
+            own.iter().for_each(|key| counts.add(self.number, cell_of(key.hash), count as u64));
         }
-        // SAFETY: as the caller says.
-        unsafe {
-            match operator.single {
-                true => self.find_singles(operator, first, meeting.ts, text, (at, n))?,
-                false => self.find_own(operator, first, count, text, (at, n))?,
-            }
+        if operator.single {
+            // SAFETY: as the caller says.
+            return unsafe { self.find_singles(operator, first, meeting.ts, text, n) };
+        }
+        self.pending += n;
+        if self.pending >= TOGETHER {
+            // SAFETY: as the caller says.
+            unsafe { self.find_own(operator, text) }?;
         }
         Ok(())
     }
@@ -556,6 +592,8 @@ impl Replica {
 
     /// Has the rows meet their windows that were noted.
     unsafe fn meet(&mut self, operator: &Windowed, text: Text, out: &mut Out) -> Result<(), RunError> {
+        // SAFETY: as the callers say.
+        unsafe { self.find_own(operator, text) }?;
         let met = &mut self.met;
         let mut outcome = Ok(());
         if !met.is_empty() {
