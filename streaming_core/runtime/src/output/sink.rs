@@ -108,6 +108,45 @@ impl Prepared {
     }
 }
 
+/// Rows that a sink keeps, in the order of delivery, with the `sub` of each.
+#[derive(Debug, Default)]
+pub struct Kept {
+    rows: Vec<u8>,
+    subs: Vec<u32>,
+}
+
+impl Kept {
+    /// Appends copies of rows. The first one has number `sub` among those of its event.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    unsafe fn append(&mut self, rows: Rows, sub: u64) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        let bytes = |row: *const u8, n: usize| unsafe { std::slice::from_raw_parts(row, n * rows.stride) };
+        // SAFETY: as above.
+        let row = |i: usize| unsafe { rows.row(i) };
+        match rows.places.is_null() {
+            true => self.rows.extend_from_slice(bytes(rows.start, rows.n)),
+            false => (0..rows.n).for_each(|i| self.rows.extend_from_slice(bytes(row(i), 1))),
+        }
+        self.subs.reserve(rows.n);
+        let (mut seq, mut next) = (None, sub);
+        for i in 0..rows.n {
+            // SAFETY: as above; rows start with their seq.
+            let this = unsafe { rows.seq(i) };
+            if seq.is_some_and(|seq| seq != this) {
+                next = 0;
+            }
+            seq = Some(this);
+            let number = u32::try_from(next)
+                .map_err(|_| RunError::Invalid(format!("event {this} has more than 2^32 outputs")))?;
+            self.subs.push(number);
+            next += 1;
+        }
+        Ok(())
+    }
+}
+
 /// The part of a sink that all threads may use at once.
 #[derive(Debug, Clone)]
 pub struct Preparer {
@@ -128,6 +167,21 @@ impl Preparer {
     /// Whether the sink keeps the rows that it delivers.
     pub fn keeps_rows(&self) -> bool {
         self.kind == SinkKind::Parquet
+    }
+
+    /// Copies rows that were prepared, if the sink keeps any: before their turn comes, so that the sink only has to take them
+    /// over (`Sink::take_over`).
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn keep(&self, rows: Rows, prepared: &Prepared) -> Result<Kept, RunError> {
+        assert_eq!(rows.n, prepared.rows, "the sink must keep the rows that it prepared");
+        let mut kept = Kept::default();
+        if self.keeps_rows() {
+            // SAFETY: as the caller says.
+            unsafe { kept.append(rows, prepared.begin) }?;
+        }
+        Ok(kept)
     }
 
     /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
@@ -287,8 +341,8 @@ pub struct Tally {
 pub struct Sink {
     preparer: Preparer,
     so_far: Tally,
-    rows: Vec<u8>,
-    subs: Vec<u32>,
+    /// In the order of delivery; joined when they are taken.
+    kept: Vec<Kept>,
 }
 
 impl Sink {
@@ -301,8 +355,7 @@ impl Sink {
         Self {
             preparer,
             so_far: Tally { digest: Digest::default(), last: None, sub: 0, in_order: true },
-            rows: Vec::new(),
-            subs: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -330,6 +383,50 @@ impl Sink {
         if prepared.rows == 0 {
             return Ok(());
         }
+        // SAFETY: as the caller says.
+        let offset = unsafe { self.number(rows, prepared) }?;
+        if self.preparer.keeps_rows() {
+            if self.kept.is_empty() {
+                self.kept.push(Kept::default());
+            }
+            let kept = self.kept.last_mut().expect("one was pushed");
+            // SAFETY: as the caller says.
+            unsafe { kept.append(rows, offset) }?;
+        }
+        Ok(())
+    }
+
+    /// As `deliver_rows`, with what `Preparer::keep` made of the rows. The cost does not depend on their number, unless the
+    /// first ones go on with the last event before.
+    ///
+    /// # Safety
+    /// As for `deliver_rows`.
+    pub unsafe fn take_over(&mut self, rows: Rows, prepared: &Prepared, mut kept: Kept) -> Result<(), RunError> {
+        assert_eq!(rows.n, prepared.rows, "the sink must deliver the rows that it prepared");
+        if prepared.rows == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        let offset = unsafe { self.number(rows, prepared) }?;
+        if self.preparer.keeps_rows() {
+            assert_eq!(kept.subs.len(), rows.n, "the sink must keep the rows that it delivers");
+            if offset != prepared.begin {
+                for (sub, number) in kept.subs[..prepared.leading].iter_mut().zip(offset..) {
+                    *sub = u32::try_from(number).map_err(|_| {
+                        RunError::Invalid(format!("event {} has more than 2^32 outputs", prepared.first))
+                    })?;
+                }
+            }
+            self.kept.push(kept);
+        }
+        Ok(())
+    }
+
+    /// Adds a batch of rows to what was delivered. Returns the `sub` of the first one.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    unsafe fn number(&mut self, rows: Rows, prepared: &Prepared) -> Result<u64, RunError> {
         let offset = self.offset(prepared);
         self.tally(prepared);
         if offset != prepared.begin && self.preparer.kind != SinkKind::Count {
@@ -341,11 +438,7 @@ impl Sink {
                 self.so_far.digest.sum = self.so_far.digest.sum.wrapping_sub(assumed).wrapping_add(real);
             }
         }
-        if self.preparer.kind == SinkKind::Parquet {
-            // SAFETY: as the caller says.
-            unsafe { self.keep(rows, offset) }?;
-        }
-        Ok(())
+        Ok(offset)
     }
 
     /// The `sub` of the first row of the next batch.
@@ -402,35 +495,20 @@ impl Sink {
         Ok(())
     }
 
-    /// # Safety
-    /// The rows are readable.
-    unsafe fn keep(&mut self, rows: Rows, offset: u64) -> Result<(), RunError> {
-        // SAFETY: as the caller says.
-        let bytes = |row: *const u8, n: usize| unsafe { std::slice::from_raw_parts(row, n * rows.stride) };
-        // SAFETY: as above.
-        let row = |i: usize| unsafe { rows.row(i) };
-        // SAFETY: as above; rows start with their seq.
-        let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
-        match rows.places.is_null() {
-            true => self.rows.extend_from_slice(bytes(rows.start, rows.n)),
-            false => (0..rows.n).for_each(|i| self.rows.extend_from_slice(bytes(row(i), 1))),
-        }
-        let (mut seq, mut sub) = (seq_of(0), offset);
-        for i in 0..rows.n {
-            if seq_of(i) != seq {
-                (seq, sub) = (seq_of(i), 0);
-            }
-            let number =
-                u32::try_from(sub).map_err(|_| RunError::Invalid(format!("event {seq} has more than 2^32 outputs")))?;
-            self.subs.push(number);
-            sub += 1;
-        }
-        Ok(())
-    }
-
     /// The rows delivered since the last call and their subs; only the parquet sink keeps any.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u32>) {
-        (std::mem::take(&mut self.rows), std::mem::take(&mut self.subs))
+        let mut kept = std::mem::take(&mut self.kept);
+        if let [only] = &mut kept[..] {
+            return (std::mem::take(&mut only.rows), std::mem::take(&mut only.subs));
+        }
+        let bytes = kept.iter().map(|kept| kept.rows.len()).sum();
+        let n = kept.iter().map(|kept| kept.subs.len()).sum();
+        let (mut rows, mut subs) = (Vec::with_capacity(bytes), Vec::with_capacity(n));
+        for kept in kept {
+            rows.extend_from_slice(&kept.rows);
+            subs.extend_from_slice(&kept.subs);
+        }
+        (rows, subs)
     }
 
     pub fn digest(&self) -> Digest {
@@ -516,6 +594,19 @@ mod tests {
                     scattered.deliver_rows(rows, &prepared).unwrap();
                 }
             }
+            // Copied before their turn, with numbers that may turn out wrong.
+            let mut handed_over = sink(SinkKind::Parquet);
+            for rows in rows.chunks(1 + cuts as usize % 7) {
+                let buffer = batch(rows);
+                let rows = Rows::of(&buffer, Text::empty());
+                // SAFETY: a buffer's rows.
+                unsafe {
+                    let prepared = handed_over.preparer().prepare_rows(rows, None).unwrap();
+                    let kept = handed_over.preparer().keep(rows, &prepared).unwrap();
+                    handed_over.take_over(rows, &prepared, kept).unwrap();
+                }
+            }
+            prop_assert_eq!(whole.digest(), handed_over.digest());
             prop_assert_eq!(whole.digest(), scattered.digest());
             prop_assert!(scattered.in_order());
             prop_assert_eq!(whole.digest(), parts.digest());
@@ -524,7 +615,28 @@ mod tests {
             let taken = parts.take();
             prop_assert_eq!(&taken.1, &subs);
             prop_assert_eq!(&taken, &scattered.take());
+            prop_assert_eq!(&taken, &handed_over.take());
             prop_assert_eq!(taken, whole.take());
+        }
+    }
+
+    #[test]
+    fn a_delivery_does_not_look_at_rows() {
+        let events = [(1, 0), (1, 1), (2, 5)];
+        for kind in [SinkKind::Digest, SinkKind::Parquet] {
+            let (mut sink, mut expected) = (sink(kind), sink(kind));
+            deliver(&mut expected, &events);
+            let buffer = batch(&events);
+            let rows = Rows::of(&buffer, Text::empty());
+            // No row could be read there.
+            let nowhere = Rows { start: std::ptr::without_provenance(8), ..rows };
+            // SAFETY: a buffer's rows; and those that are nowhere begin no batch that goes on with an earlier event.
+            unsafe {
+                let prepared = sink.preparer().prepare_rows(rows, None).unwrap();
+                let kept = sink.preparer().keep(rows, &prepared).unwrap();
+                sink.take_over(nowhere, &prepared, kept).unwrap();
+            }
+            assert_eq!((sink.digest(), sink.take()), (expected.digest(), expected.take()));
         }
     }
 

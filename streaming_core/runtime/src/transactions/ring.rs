@@ -6,9 +6,10 @@
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
-use crate::output::sink::Prepared;
+use crate::output::sink::{Kept, Prepared, Sink};
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::rows::view::Rows;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
 use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
@@ -50,6 +51,7 @@ pub(crate) struct Content {
     /// The batch was executed at once, so its outputs exist already.
     executed: bool,
     prepared: Prepared,
+    kept: Kept,
     pub started: u64,
 }
 
@@ -75,6 +77,7 @@ impl Ring {
                     outcome: Outcome::new(batch),
                     executed: false,
                     prepared: Prepared::default(),
+                    kept: Kept::default(),
                     started: 0,
                 }),
             })
@@ -282,6 +285,7 @@ impl Ring {
                     true => run.prepare(&content.bench.outputs)?,
                     false => content.bench.post(run, &batch, 0..batch.len(), &content.outcome)?,
                 };
+                content.kept = run.keep(&content.bench.outputs, &content.prepared)?;
                 done(&batch, content.executed, since);
                 Ok::<_, RunError>(content.number)
             })?;
@@ -299,11 +303,15 @@ impl Ring {
             // Nothing after a failure is delivered.
             if outcome.is_ok() {
                 let batch = self.events(run, number as usize);
-                outcome = self.slot(number as usize).content.with(|content| {
+                outcome = self.slot(number as usize).content.with_mut(|content| {
                     // SAFETY: post-processed, and no thread plans a batch here before this one has left.
-                    let content = unsafe { &*content };
+                    let content = unsafe { &mut *content };
                     let timing = Timing { started: content.started, arrival: run.arrival(&batch) };
-                    run.deliver(run.first_ticket + number, &content.bench.outputs, &content.prepared, Some(timing))
+                    let rows = Rows::of(&content.bench.outputs, run.block.text);
+                    let kept = std::mem::take(&mut content.kept);
+                    // SAFETY: a buffer's rows are readable.
+                    let work = |sink: &mut Sink| unsafe { sink.take_over(rows, &content.prepared, kept) };
+                    run.deliver_by(run.first_ticket + number, Some(timing), work)
                 });
             }
         });

@@ -8,7 +8,7 @@ use crate::interruption;
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Running};
 use crate::output::counters::Counters;
-use crate::output::sink::{Prepared, Sink};
+use crate::output::sink::{Kept, Prepared, Sink};
 use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
@@ -75,6 +75,12 @@ impl Run<'_> {
         self.delivery.preparer.prepare(rows, self.block.text)
     }
 
+    /// Copies of these outputs, if the sink keeps them; any thread.
+    pub fn keep(&self, rows: &RowBuffer, prepared: &Prepared) -> Result<Kept, RunError> {
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.delivery.preparer.keep(Rows::of(rows, self.block.text), prepared) }
+    }
+
     /// Delivers when it is this ticket's turn, waiting for that. With `timing` the delivery completes a batch.
     pub fn deliver(
         &self,
@@ -98,8 +104,11 @@ impl Run<'_> {
         prepared: &Prepared,
         timing: Option<Timing>,
     ) -> Result<(), RunError> {
-        // SAFETY: as the caller says.
-        self.deliver_by(ticket, timing, |sink| unsafe { sink.deliver_rows(rows, prepared) })
+        // SAFETY: as the caller says; the copies are made before the turn comes.
+        unsafe {
+            let kept = self.delivery.preparer.keep(rows, prepared)?;
+            self.deliver_by(ticket, timing, |sink| sink.take_over(rows, prepared, kept))
+        }
     }
 
     /// Delivers by `work` when it is this ticket's turn, waiting for that. With `timing` the delivery completes a batch.

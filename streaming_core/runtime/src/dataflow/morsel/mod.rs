@@ -220,14 +220,17 @@ impl Batches {
         }
         // SAFETY: as above.
         let out = unsafe { direct.taken_by_sink(chain, events) }?;
-        let prepared = frame.preparer.prepare(out, block.text)?;
+        let (preparer, rows) = (&frame.preparer, Rows::of(out, block.text));
+        let prepared = preparer.prepare(out, block.text)?;
+        // SAFETY: a buffer's rows are readable.
+        let kept = unsafe { preparer.keep(rows, &prepared) }?;
         let time = &mut counters.time;
         wait.lap(clock, &mut time.useful, &mut time.sync);
         let deliver = || {
             // SAFETY: it is this batch's turn at the sink, or the lock is held.
             unsafe {
                 frame.deliver(0, |delivered| {
-                    delivered.sink.deliver(out, &prepared, block.text)?;
+                    delivered.sink.take_over(rows, &prepared, kept)?;
                     delivered.record(job.clock.now(), started, job.arrival(range.start));
                     Ok::<_, RunError>(())
                 })

@@ -3,12 +3,14 @@
 //! Invariant: the rows of a lane are adjacent and in total order. Outputs of the lanes are merged by the positions of their
 //! inputs.
 //!
-//! Cost: with several lanes each row is copied once on the way in and once on the way out; with one lane not at all.
+//! Cost: with several lanes each row is copied once on the way in and once on the way out; with one lane not at all. Outputs
+//! that lanes have digested (`numbered`) are not copied again.
 
 use std::ptr::null;
 
 use crate::dataflow::operator::Chain;
 use crate::error::RunError;
+use crate::output::sink::Prepared;
 use crate::program::options::MOST_PARTITIONS;
 use crate::rows::block::Text;
 use crate::rows::buffer::{RowBuffer, copy_row};
@@ -35,6 +37,8 @@ pub struct Sorted {
     buffer: RowBuffer,
     /// Per row, in lane order.
     hashes: Vec<u64>,
+    /// Per row, in lane order, its number among the rows of its event; if the lanes digest their outputs.
+    pub subs: Vec<u32>,
     /// Per row, in total order.
     lanes: Vec<u8>,
     pub n: usize,
@@ -47,18 +51,23 @@ pub struct Output {
     pub rows: RowBuffer,
     /// Whether every input emitted exactly one row.
     pub one_each: bool,
+    /// What the lane found out about its outputs, if it has digested them; then they are not here.
+    pub prepared: Prepared,
 }
 
 impl Input {
     /// For the stage of operator `index`.
     pub fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
         let buffer = RowBuffer::new(chain.input_stride(index), false);
-        let output = || Output { rows: RowBuffer::new(chain.operators[index].stride, lanes > 1), one_each: false };
+        let stride = chain.operators[index].stride;
+        let output =
+            || Output { rows: RowBuffer::new(stride, lanes > 1), one_each: false, prepared: Prepared::nothing() };
         Self {
             batch: UnsafeCell::new(Sorted {
                 rows: Rows::of(&buffer, Text::empty()),
                 buffer,
                 hashes: Vec::new(),
+                subs: Vec::new(),
                 lanes: Vec::new(),
                 n: 0,
                 starts: vec![0; lanes + 1],
@@ -75,6 +84,28 @@ impl Input {
         // SAFETY: as the caller says.
         self.batch.with_mut(|batch| work(unsafe { &mut (*batch).buffer }))
     }
+
+    /// The results of all outputs, if the lanes have digested them.
+    ///
+    /// # Safety
+    /// The lanes are done with the batch, so no worker writes it or their outputs.
+    pub unsafe fn prepared(&self) -> Option<Prepared> {
+        self.batch.with(|batch| {
+            // SAFETY: as the caller says.
+            let batch = unsafe { &*batch };
+            if !batch.is_numbered() {
+                return None;
+            }
+            let mut all = Prepared::nothing();
+            for (lane, output) in self.outputs.iter().enumerate() {
+                if batch.starts[lane] < batch.starts[lane + 1] {
+                    // SAFETY: as above.
+                    output.with(|output| all.add(unsafe { &(*output).prepared }, &mut { i64::MIN }));
+                }
+            }
+            Some(all)
+        })
+    }
 }
 
 impl Sorted {
@@ -87,7 +118,8 @@ impl Sorted {
         self.starts[1] = rows.n as u32;
     }
 
-    /// Copies rows into lane order. `hashes` are those of their keys, `lane_of` says the lane of each.
+    /// Copies rows into lane order. `hashes` are those of their keys, `lane_of` says the lane of each. `numbered`: the rows are
+    /// also numbered within their events, in total order.
     ///
     /// # Safety
     /// The rows are readable and lie outside of this batch.
@@ -95,6 +127,7 @@ impl Sorted {
         &mut self,
         rows: Rows,
         hashes: &[u64],
+        numbered: bool,
         lane_of: impl Fn(usize, usize) -> usize,
     ) -> Result<(), RunError> {
         let (n, count) = (rows.n, self.starts.len() - 1);
@@ -105,6 +138,8 @@ impl Sorted {
         if self.hashes.len() < n {
             self.hashes.resize(n, 0);
         }
+        self.subs.resize(if numbered { n } else { 0 }, 0);
+        let (mut seq, mut sub) = (0, 0);
         let mut next = [0_u32; MOST_LANES];
         for (row, lane) in self.lanes[..n].iter_mut().enumerate() {
             *lane = lane_of(row, count) as u8;
@@ -124,6 +159,13 @@ impl Sorted {
             let place = *next as usize;
             *next += 1;
             self.hashes[place] = hash;
+            if numbered {
+                // SAFETY: the caller says that the rows are readable.
+                let this = unsafe { rows.seq(i) };
+                sub = if i > 0 && this == seq { sub + 1 } else { 0 };
+                seq = this;
+                self.subs[place] = sub;
+            }
             // SAFETY: there is room for n rows of this stride.
             unsafe { copy_row(rows.row(i), to.add(place * rows.stride), rows.stride) };
         }
@@ -132,11 +174,17 @@ impl Sorted {
         Ok(())
     }
 
-    /// The rows of a lane, and the hashes of their keys.
-    pub fn lane(&self, index: usize) -> (Rows, &[u64]) {
+    /// Whether the rows are numbered, so that the lanes digest their outputs; not if there are none.
+    pub fn is_numbered(&self) -> bool {
+        !self.subs.is_empty()
+    }
+
+    /// The rows of a lane, the hashes of their keys, and their numbers.
+    pub fn lane(&self, index: usize) -> (Rows, &[u64], &[u32]) {
         let range = self.starts[index] as usize..self.starts[index + 1] as usize;
         // A stateful operator's rows have no hashes.
-        (self.rows.slice(range.clone()), self.hashes.get(range).unwrap_or_default())
+        let hashes = self.hashes.get(range.clone()).unwrap_or_default();
+        (self.rows.slice(range.clone()), hashes, self.subs.get(range).unwrap_or_default())
     }
 }
 

@@ -1,11 +1,14 @@
 //! What a worker does at the lanes of a stage.
 
-use crate::dataflow::frame::Job;
+use crate::dataflow::frame::{Frame, Job};
 use crate::dataflow::pooled::places::Place;
 use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::dataflow::pooled::worklist::list::{Reach, Visit, Visitor};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
+use crate::output::sink::Prepared;
+use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
 use crate::threads::team::Signals;
 
 /// A worker at the lanes of a stage.
@@ -40,30 +43,36 @@ impl Visitor for AtLanes<'_> {
         let index = pool.stages[*stage].operator;
         let operator = &frame.chain.operators[index];
         let input = &pool.slot(serial).inputs[*stage];
-        let outcome = input.batch.with(|batch| {
+        input.batch.with(|batch| {
             input.outputs[lane].with_mut(|output| {
                 // SAFETY: no worker writes a released batch until all its lanes are done. No other worker is at the lane,
                 // nor at the lane's outputs.
                 let (batch, output) = unsafe { (&*batch, &mut *output) };
-                let (rows, hashes) = batch.lane(lane);
+                let (rows, hashes, subs) = batch.lane(lane);
                 pool.stages[*stage].count_taken(self.me, rows.n);
-                output.rows.clear();
+                // Outputs that the lane digests go no further.
+                let out = if batch.is_numbered() { &mut worker.buffers[index] } else { &mut output.rows };
+                out.clear();
                 // SAFETY: the lane belongs to this operator and to this worker, the rows to the batch.
                 let outcome = unsafe {
-                    frame.lanes[*stage].with(lane, |state| {
-                        state.process(operator, rows, hashes, &mut worker.scratch, &mut output.rows)
-                    })
+                    frame.lanes[*stage]
+                        .with(lane, |state| state.process(operator, rows, hashes, &mut worker.scratch, out))
                 };
+                worker.counters.dropped += out.take_dropped();
+                self.rows_in += rows.n;
+                self.rows_out += out.len();
+                pool.note(index, outcome, frame)?;
+                if batch.is_numbered() {
+                    // SAFETY: the buffers hold what the operator has put out.
+                    output.prepared = unsafe { digest(pool, frame, index, rows, subs, &mut worker.buffers) }?;
+                    return Ok::<(), RunError>(());
+                }
                 let origins = output.rows.origins();
                 output.one_each = origins.len() == rows.n
                     && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
-                worker.counters.dropped += output.rows.take_dropped();
-                self.rows_in += rows.n;
-                self.rows_out += output.rows.len();
-                outcome
+                Ok(())
             })
-        });
-        pool.note(index, outcome, frame)?;
+        })?;
         self.parts += 1;
         Ok(())
     }
@@ -89,6 +98,36 @@ impl Visitor for AtLanes<'_> {
         self.clock.lap(&mut self.worker.counters.time.useful);
         wait();
         self.clock.lap(&mut self.worker.counters.time.sync);
+    }
+}
+
+/// Takes the outputs of a lane of the last stage, that of operator `index`, through the stateless operators behind it, and digests
+/// them. Every output is numbered as its input.
+///
+/// # Safety
+/// The operator has put its outputs into its buffer. `inputs` are its inputs, and `subs` their numbers.
+unsafe fn digest(
+    pool: &Pool,
+    frame: &Frame,
+    index: usize,
+    inputs: Rows,
+    subs: &[u32],
+    buffers: &mut [RowBuffer],
+) -> Result<Prepared, RunError> {
+    for index in index + 1..frame.chain.operators.len() {
+        let (before, behind) = buffers.split_at_mut(index);
+        behind[0].clear();
+        // SAFETY: the rows are what the operator takes, and the buffer is this worker's.
+        let outcome =
+            unsafe { frame.chain.operators[index].map(Rows::of(&before[index - 1], inputs.text), &mut behind[0]) };
+        pool.note(index, outcome, frame)?;
+    }
+    let rows = Rows::of(&buffers[frame.chain.operators.len() - 1], inputs.text);
+    match rows.n == inputs.n {
+        // SAFETY: a buffer's rows are readable.
+        true => unsafe { frame.preparer.prepare_numbered(rows, subs) },
+        false if pool.has_failed() => Ok(Prepared::nothing()),
+        false => Err(RunError::Engine("an operator does not emit as many rows as its program says".into())),
     }
 }
 

@@ -9,9 +9,9 @@
 //! source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
 //! ```
 //!
-//! A step first merges the outputs of the lanes before it, in order. It also splits its own outputs by lane for the next
-//! stage. A pipeline that branches (the paper has none) takes the same way, one operator with state after the other. A batch
-//! keeps the rows of an operator until their last consumer has them, and unites streams that meet.
+//! A step first merges the outputs of the lanes before it, in order, unless the lanes have digested them for the sink. It also
+//! splits its own outputs by lane for the next stage. A pipeline that branches (the paper has none) takes the same way, one operator with state after
+//! the other. A batch keeps the rows of an operator until their last consumer has them, and unites streams that meet.
 //!
 //! Three strategies can be chosen. The `heuristic` chooses a worker's next place; the paper's heuristics use a central
 //! scheduler. The `queue` decides how a stage hands out its lanes. The `reorder` buffer restores the order. README.md argues
@@ -43,11 +43,10 @@ use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::threads::sync::Ordering;
 
 use grouping::Grouping;
 use place::Allotment;
-use pool::{NOWHERE, Pool, Worker};
+use pool::{MOST_UNITS, NOWHERE, Pool, Worker};
 use stage::Stage;
 use strategies::Strategies;
 use worklist::list::Reach;
@@ -79,14 +78,13 @@ fn pooled(
 impl Work for Pool {
     fn section(&self, frame: &Frame, processed: u64) -> usize {
         // The work so far decides how to go on.
-        if self.is_direct { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
+        let most = MOST_UNITS.saturating_mul(frame.batch);
+        if self.is_direct { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize).min(most) }
     }
 
     fn begin(&mut self, frame: &mut Frame, n: usize) -> Result<(), RunError> {
         self.regroup(frame)?;
-        // ORDERING: Relaxed; no worker is at work.
-        self.first = self.source.load(Ordering::Relaxed);
-        self.end = self.first + n.div_ceil(frame.batch) as u64;
+        self.begin_section(n, frame.batch);
         Ok(())
     }
 

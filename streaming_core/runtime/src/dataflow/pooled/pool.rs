@@ -18,7 +18,8 @@ use crate::dataflow::pooled::strategies::Strategies;
 use crate::dataflow::pooled::times::Times;
 use crate::error::RunError;
 use crate::output::counters::Counters;
-use crate::output::sink::Prepared;
+use crate::output::sink::{Kept, Prepared, SinkKind};
+use crate::program::Origin;
 use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
@@ -32,10 +33,25 @@ const WINDOW: usize = 8;
 const WINDOW_PER_THREAD: usize = 2;
 /// Events in flight, at least: with batches of one event, a slice of each worker must have enough to do.
 const EVENTS_IN_FLIGHT: usize = 256;
+/// A batch is so many units of events at most: with more threads there are more lanes, and each lane should get as many rows.
+const UNITS: usize = 8;
+/// Bits of `source` that say how many units were started, and the most units of a section.
+const UNIT_BITS: u32 = 24;
+pub const MOST_UNITS: usize = (1 << UNIT_BITS) - 1;
 
 /// The window: the number of batches in flight, a power of two.
 pub fn window(threads: usize, batch: usize) -> usize {
     WINDOW.max(WINDOW_PER_THREAD * threads).max(EVENTS_IN_FLIGHT / batch).next_power_of_two()
+}
+
+/// The last stage, if only stateless operators follow it, one after the other, and each of these operators emits one row for
+/// each input.
+fn numbered(chain: &Chain) -> Option<usize> {
+    let last = chain.stateful.len().checked_sub(1)?;
+    let ends = chain.outputs[..] == [Origin::Operator(chain.operators.len() - 1)];
+    let is_line = chain.step(last + 1).all(|index| chain.operators[index].inputs[..] == [Origin::Operator(index - 1)]);
+    let emits_one = chain.operators[chain.stateful[last]..].iter().all(|operator| operator.emits == (1, Some(1)));
+    (ends && is_line && emits_one).then_some(last)
 }
 
 /// What one worker has for itself.
@@ -77,11 +93,17 @@ pub struct Pool {
     pub slice: u64,
     pub stages: Vec<Stage>,
     pub slots: Vec<Slot>,
-    /// Serial of the block's first batch, and one past its last.
-    pub first: u64,
-    pub end: u64,
-    /// The next serial to start. The worker that starts it writes it.
-    pub source: CachePadded<AtomicU64>,
+    /// The stage whose lanes digest their own outputs, if it has several: nothing is behind it but stateless operators and a sink
+    /// that keeps no rows, and every input has one output. So the outputs need not meet again: their numbers are those of the
+    /// inputs.
+    pub numbered: Option<usize>,
+    /// Units of events in the section; all but the last have `Frame::batch` events.
+    units: usize,
+    /// The most units of a batch.
+    most: usize,
+    /// `serial << UNIT_BITS | unit`: the next batch to start, and the first unit of the section that is in none yet. The worker
+    /// that starts a batch writes it.
+    source: CachePadded<AtomicU64>,
     /// Reorders what the last step makes.
     pub back: Box<dyn ReorderBuffer>,
     /// Per worker: the place it is at, a hint for others. Written by that worker, where there is a central scheduler while
@@ -113,6 +135,7 @@ impl Pool {
                 out: RowBuffer::new(chain.output_stride(), false),
                 outputs: null(),
                 prepared: Prepared::default(),
+                copies: Kept::default(),
             })),
             inputs: chain.stateful.iter().map(|&index| Input::new(chain, index, 1)).collect(),
         };
@@ -142,8 +165,9 @@ impl Pool {
                 .collect(),
             slots: (0..if is_direct { 0 } else { window }).map(|_| slot()).collect(),
             workers: Own::new(threads, worker),
-            first: 0,
-            end: 0,
+            numbered: numbered(chain).filter(|_| strategies.is_default && options.sink != SinkKind::Parquet),
+            units: 0,
+            most: if strategies.is_default { (threads / 2).clamp(1, UNITS) } else { 1 },
             source: CachePadded::new(AtomicU64::new(0)),
             back: (strategies.reorder)(window),
             at: (0..threads).map(|_| CachePadded::new(AtomicUsize::new(NOWHERE))).collect(),
@@ -175,44 +199,84 @@ impl Pool {
         }
     }
 
-    /// Every batch of the block is delivered, or after a failure every batch that was started.
+    /// Begins a section of `n` events, in units of `unit`; no worker is at work.
+    pub fn begin_section(&mut self, n: usize, unit: usize) {
+        self.units = n.div_ceil(unit);
+        let (serial, _) = self.next();
+        // ORDERING: Relaxed; no worker is at work.
+        self.source.store(serial << UNIT_BITS, Ordering::Relaxed);
+    }
+
+    /// Serial numbers start anew; `begin_section` must follow.
+    pub fn restart_source(&mut self) {
+        self.source = CachePadded::default();
+    }
+
+    /// The next serial to start, and its first unit: a hint, unless no worker starts any.
+    fn next(&self) -> (u64, usize) {
+        // ORDERING: Relaxed: the exchange in `start` decides.
+        let word = self.source.load(Ordering::Relaxed);
+        (word >> UNIT_BITS, (word & MOST_UNITS as u64) as usize)
+    }
+
+    /// Every batch of the section is delivered, or after a failure every batch that was started.
     pub fn is_over(&self) -> bool {
         let delivered = self.back.released();
-        // ORDERING: Relaxed for `source`: who starts a batch after this look goes on until it is delivered.
-        delivered == self.end || self.has_failed() && delivered == self.source.load(Ordering::Relaxed)
+        // Who starts a batch after this look goes on until it is delivered.
+        let (serial, unit) = self.next();
+        delivered == serial && (unit == self.units || self.has_failed())
     }
 
     pub fn source_is_open(&self, job: &Job) -> bool {
-        // ORDERING: Relaxed: a hint; the exchange in `start` decides.
-        let next = self.source.load(Ordering::Relaxed);
-        next < self.end.min(self.back.released() + self.window) && !self.has_failed() && self.has_arrived(next, job)
+        let (serial, unit) = self.next();
+        self.may_start(serial, unit) && self.has_arrived(unit, job)
     }
 
-    /// Whether the last event of batch `serial` is there.
-    fn has_arrived(&self, serial: u64, job: &Job) -> bool {
-        let arrives = || job.has_arrived(job.block.n.min((serial - self.first + 1) as usize * job.frame.batch));
-        !job.frame.arrivals.is_open_loop() || arrives()
+    /// Whether there are events left, and room for batch `serial`.
+    fn may_start(&self, serial: u64, unit: usize) -> bool {
+        unit < self.units && serial < self.back.released() + self.window && !self.has_failed()
+    }
+
+    /// Whether the last event of a unit is there.
+    fn has_arrived(&self, unit: usize, job: &Job) -> bool {
+        !job.frame.arrivals.is_open_loop() || job.has_arrived(job.block.n.min((unit + 1) * job.frame.batch))
+    }
+
+    /// Units of the next batch, which begins with `unit < units`; 0: its events have not arrived. Towards the end of a section
+    /// batches become smaller, so that all workers end together. No batch waits for events beyond its first unit.
+    fn extent(&self, unit: usize, job: &Job) -> usize {
+        let most = ((self.units - unit) / (2 * self.workers.len())).clamp(1, self.most);
+        (unit..unit + most).take_while(|&unit| self.has_arrived(unit, job)).count()
     }
 
     /// Batches that could be started now: a hint.
     pub fn startable(&self, job: &Job) -> u64 {
-        // ORDERING: Relaxed: a hint.
-        let next = self.source.load(Ordering::Relaxed);
-        let room = self.end.min(self.back.released() + self.window).saturating_sub(next);
+        let (serial, unit) = self.next();
+        let room = (self.back.released() + self.window).saturating_sub(serial);
+        let room = room.min(self.units.saturating_sub(unit).div_ceil(self.most) as u64);
         // Events that have not arrived yet wait for no worker.
         if job.frame.arrivals.is_open_loop() { room.min(u64::from(self.source_is_open(job))) } else { room }
     }
 
-    /// The next batch of the block, for this worker to start.
+    /// The next batch of the section, for this worker to start.
     pub fn start(&self, job: &Job) -> Option<u64> {
-        // ORDERING: Relaxed: the counter only hands out numbers; what the slot held is seen through `back`.
-        let next = self.source.load(Ordering::Relaxed);
-        if next >= self.end.min(self.back.released() + self.window) || self.has_failed() || !self.has_arrived(next, job)
-        {
+        // ORDERING: Relaxed: the word only hands out numbers; what the slot held is seen through `back`.
+        let word = self.source.load(Ordering::Relaxed);
+        let (serial, unit) = (word >> UNIT_BITS, (word & MOST_UNITS as u64) as usize);
+        let units = if self.may_start(serial, unit) { self.extent(unit, job) } else { 0 };
+        if units == 0 {
             return None;
         }
+        let next = (serial + 1) << UNIT_BITS | (unit + units) as u64;
         // ORDERING: as above. The slot is free: `released`, read with Acquire, is beyond the batch it held.
-        self.source.compare_exchange(next, next + 1, Ordering::Relaxed, Ordering::Relaxed).ok()
+        self.source.compare_exchange(word, next, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        self.slot(serial).head.with_mut(|head| {
+            // SAFETY: the worker that starts a batch owns it.
+            let head = unsafe { &mut *head };
+            head.start = unit * job.frame.batch;
+            head.end = job.block.n.min((unit + units) * job.frame.batch);
+        });
+        Some(serial)
     }
 
     /// Worker `me` is at `place` now.

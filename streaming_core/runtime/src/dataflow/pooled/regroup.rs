@@ -7,7 +7,6 @@ use crate::dataflow::pooled::pool::Pool;
 use crate::dataflow::pooled::stage::Stage;
 use crate::error::RunError;
 use crate::program::OperatorKind;
-use crate::threads::sync::{AtomicU64, CachePadded};
 
 impl Pool {
     /// Splits stages that would keep the others waiting into lanes, and joins those that would not.
@@ -67,6 +66,6 @@ impl Pool {
             })
             .collect();
         self.back = (self.strategies.reorder)(window);
-        self.source = CachePadded::new(AtomicU64::new(0));
+        self.restart_source();
     }
 }

@@ -1,14 +1,14 @@
 //! Where a batch lives while it is in flight.
 
 use crate::dataflow::pooled::input::Input;
-use crate::output::sink::Prepared;
+use crate::output::sink::{Kept, Prepared};
 use crate::rows::buffer::RowBuffer;
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
 /// Where a batch lives.
 #[derive(Debug)]
 pub struct Slot {
-    /// The worker that runs a step on the batch writes it; the worker that delivers the batch reads it.
+    /// The worker that runs a step on the batch writes it; the worker that delivers the batch hands its outputs over.
     pub head: CachePadded<UnsafeCell<BatchHead>>,
     /// Per stage.
     pub inputs: Vec<Input>,
@@ -27,7 +27,9 @@ pub struct BatchHead {
     pub rows: Vec<*const RowBuffer>,
     /// Room for the outputs.
     pub out: RowBuffer,
-    /// The outputs: `out`, or what the last operator emitted.
+    /// The outputs: `out`, or what the last operator emitted; null: the lanes in front have digested them.
     pub outputs: *const RowBuffer,
     pub prepared: Prepared,
+    /// Copies of the outputs, if the sink keeps them.
+    pub copies: Kept,
 }

@@ -3,6 +3,8 @@
 //! `run_step` follows a batch. The batch enters from the lanes in front, and passes the operators. Then it goes to the sink or
 //! into the lanes of the next stage.
 
+use std::ptr::null;
+
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Lanes, Scratch, lane_of};
 use crate::dataflow::operator::taken;
@@ -11,6 +13,7 @@ use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
+use crate::output::sink::Prepared;
 use crate::program::{Key, Origin};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::union::union;
@@ -63,13 +66,15 @@ impl Pool {
             let head = unsafe { &mut *head };
             head.out.clear();
             if k == 0 {
-                head.start = (serial - self.first) as usize * job.frame.batch;
-                head.end = job.block.n.min(head.start + job.frame.batch);
                 head.started = job.clock.now();
             }
             let passage = Passage::new(self, k, slot, job, job.rows().slice(head.start..head.end));
             // SAFETY: as above.
             unsafe {
+                if let Some(prepared) = passage.digested() {
+                    (head.prepared, head.outputs) = (prepared, null());
+                    return Ok((prepared.rows(), prepared.rows()));
+                }
                 let rows_in = passage.enter(head, worker)?;
                 clock.lap(&mut worker.counters.time.other);
                 passage.operate(head, worker)?;
@@ -110,13 +115,20 @@ impl Pool {
     fn deliver(&self, serial: u64, job: &Job) -> Result<(), RunError> {
         let mut failure = None;
         self.back.complete_and_release(serial, &mut |serial| {
-            let outcome = self.slot(serial).head.with(|head| {
+            let outcome = self.slot(serial).head.with_mut(|head| {
                 // SAFETY: the reorder buffer lets one worker at a time deliver, after the batch was completed; the outputs
                 // stay until the slot is reused.
                 unsafe {
-                    let head = &*head;
+                    let head = &mut *head;
+                    let copies = std::mem::take(&mut head.copies);
                     job.frame.deliver(0, |delivered| {
-                        delivered.sink.deliver(&*head.outputs, &head.prepared, job.block.text)?;
+                        match head.outputs.as_ref() {
+                            Some(outputs) => {
+                                let rows = Rows::of(outputs, job.block.text);
+                                delivered.sink.take_over(rows, &head.prepared, copies)?;
+                            }
+                            None => delivered.sink.admit(&head.prepared)?,
+                        }
                         delivered.record(job.clock.now(), head.started, job.arrival(head.start));
                         Ok(())
                     })
@@ -175,6 +187,16 @@ impl<'a> Passage<'a> {
             // SAFETY: as the caller says.
             Origin::Operator(index) => Rows::of(unsafe { &*rows[index] }, self.job.block.text),
         }
+    }
+
+    /// The results of the outputs, if the lanes of the stage in front have digested them.
+    ///
+    /// # Safety
+    /// The lanes in front are done with the batch, and it is this worker's.
+    unsafe fn digested(&self) -> Option<Prepared> {
+        let stage = self.k.checked_sub(1).filter(|&stage| self.pool.numbered == Some(stage))?;
+        // SAFETY: as the caller says.
+        unsafe { self.slot.inputs[stage].prepared() }
     }
 
     /// Takes in the outputs of the stage in front, merged if it has several lanes. Returns how many rows come in.
@@ -261,7 +283,10 @@ impl<'a> Passage<'a> {
         };
         // SAFETY: the outputs stay until the batch is delivered.
         let outputs = unsafe { &*head.outputs };
-        head.prepared = self.job.frame.preparer.prepare(outputs, self.job.block.text)?;
+        let preparer = &self.job.frame.preparer;
+        head.prepared = preparer.prepare(outputs, self.job.block.text)?;
+        // SAFETY: a buffer's rows are readable.
+        head.copies = unsafe { preparer.keep(Rows::of(outputs, self.job.block.text), &head.prepared) }?;
         Ok(outputs.len())
     }
 
@@ -305,11 +330,15 @@ impl<'a> Passage<'a> {
                 batch.whole(rows, &mut scratch.hashes);
                 return Ok(());
             }
+            let numbered = self.pool.numbered == Some(self.k);
             match self.job.frame.lanes[self.k].ranges() {
-                None => batch.sort(rows, &scratch.hashes, |row, count| lane_of(scratch.hashes[row], count)),
+                None => {
+                    let lane_of = |row: usize, count| lane_of(scratch.hashes[row], count);
+                    batch.sort(rows, &scratch.hashes, numbered, lane_of)
+                }
                 Some(ranges) => {
                     scratch.place(rows, key)?;
-                    batch.sort(rows, &scratch.hashes, |row, _| ranges.range(scratch.positions[row]))
+                    batch.sort(rows, &scratch.hashes, numbered, |row, _| ranges.range(scratch.positions[row]))
                 }
             }
         }

@@ -23,7 +23,7 @@ const LARGEST_BLOCK: usize = 64 << 10;
 const INTEGER_HEAD: usize = 8;
 const TEXT_HEAD: usize = 24;
 /// Beyond this many bytes of index and entries, look-ups fetch ahead.
-const CACHED: usize = 1 << 20;
+const CACHED: usize = 1 << 18;
 /// How many look-ups ahead the index, and half as many the entry, is fetched.
 const AHEAD: usize = 16;
 
@@ -86,11 +86,12 @@ impl KeyedState {
             ColumnKind::Text => {
                 for (i, (&hash, state)) in hashes.iter().zip(states).enumerate() {
                     self.fetch::<FETCH>(hashes, i);
-                    let key = rows.text(i, offset).ok_or_else(|| rows.outside(i))?;
+                    // The key stays in registers: nothing here borrows it for a call.
+                    let Some(key) = rows.text(i, offset) else { return Err(rows.outside(i)) };
                     // SAFETY: this table's entries are text entries.
                     *state = match self.index.find(hash, |entry| unsafe { key.matches(entry) }) {
                         Some(entry) => entry.wrapping_add(TEXT_HEAD),
-                        None => self.insert_text(hash, &key)?,
+                        None => self.insert_text(hash, rows, i)?,
                     };
                 }
             }
@@ -124,7 +125,8 @@ impl KeyedState {
 
     #[cold]
     #[inline(never)]
-    fn insert_text(&mut self, hash: u64, key: &TextKey) -> Result<*mut u8, RunError> {
+    fn insert_text(&mut self, hash: u64, rows: &KeyedRows, row: usize) -> Result<*mut u8, RunError> {
+        let key = rows.text(row, self.key.offset).ok_or_else(|| rows.outside(row))?;
         let head = key.entry(|bytes| self.long.alloc(bytes)).ok_or_else(out_of_memory)?;
         let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.

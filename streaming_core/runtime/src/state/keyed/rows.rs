@@ -47,7 +47,8 @@ impl KeyedRows {
         match key.kind {
             ColumnKind::Text => {
                 for (i, hash) in hashes.iter_mut().enumerate() {
-                    *hash = self.text(i, key.offset).ok_or_else(|| self.outside(i))?.hash();
+                    let Some(key) = self.text(i, key.offset) else { return Err(self.outside(i)) };
+                    *hash = key.hash();
                 }
             }
             ColumnKind::I64 => {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dataflow::testing::faults::{assert_found, outputs, search, without_a_flush};
-use crate::threads::sync::AtomicU64;
+use crate::threads::sync::{AtomicU64, Ordering};
 
 /// Lets every other batch leave after the one behind it, in any order of completion.
 #[derive(Debug)]

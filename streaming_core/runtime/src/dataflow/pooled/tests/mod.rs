@@ -13,6 +13,8 @@ use super::*;
 use crate::dataflow::lane::PARTITIONINGS;
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::testing::pipelines::{self, *};
+use crate::output::clock::Clock;
+use crate::output::digest::Digest;
 use crate::output::sink::SinkKind;
 use crate::program::options::Rate;
 use crate::threads::reorder::BUFFERS;
@@ -225,21 +227,111 @@ fn every_idle_strategy_and_the_open_loop() {
 #[test]
 fn the_digest_does_not_depend_on_threads_or_batches() {
     let blocks = texts(3000, 200);
-    let digest = |threads, batch, sink| {
-        let program = Pipeline::chain(&[stateless(1), partitioned(4, false)], true).program();
-        let mut executor = make(program, Options { sink, ..options(threads, batch) }).unwrap();
+    let digest = |ops: &[Op], threads, batch, sink, grouping| {
+        let pipeline = Pipeline::chain(ops, true);
+        let mut executor = make_pooled(&pipeline, Options { sink, ..options(threads, batch) }, grouping).unwrap();
+        // Lanes digest what operators emit that emit one row each, and steps what others do (5).
+        let numbered = sink != SinkKind::Parquet && ops[1..].iter().all(|op| op.body != 5);
+        assert_eq!(executor.work.numbered.is_some(), numbered);
         blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
         executor.finish(3000).unwrap();
         let metrics = executor.metrics();
         assert!(metrics.in_order && metrics.processing.to_json()["max"].as_f64().unwrap() > 0.0);
         metrics.digest
     };
-    let expected = digest(1, 256, SinkKind::Parquet);
-    assert!(expected.rows > 30_000);
-    for (threads, batch) in [(1, 7), (2, 256), (3, 64), (8, 100)] {
-        assert_eq!(digest(threads, batch, SinkKind::Digest), expected);
-        assert_eq!(digest(threads, batch, SinkKind::Count).rows, expected.rows);
+    let fan = stateless(1);
+    for ops in [
+        &[fan.clone(), partitioned(4, false)][..],
+        &[fan.clone(), partitioned(4, false), stateless(0), stateless(0)],
+        &[fan.clone(), partitioned(5, false)],
+    ] {
+        let expected = digest(ops, 1, 256, SinkKind::Parquet, None);
+        assert!(expected.rows > 30_000);
+        for (threads, batch) in [(1, 7), (2, 256), (3, 64), (8, 100), (8, 1)] {
+            for grouping in groupings(threads) {
+                assert_eq!(digest(ops, threads, batch, SinkKind::Digest, grouping.clone()), expected);
+                assert_eq!(digest(ops, threads, batch, SinkKind::Count, grouping).rows, expected.rows);
+            }
+        }
     }
+}
+
+/// Digest and order of a run whose lanes digest their outputs, if `fault` happens to the numbers of the first batch.
+fn numbered_with(fault: impl FnOnce(&mut [u32])) -> (Digest, bool) {
+    let pipeline = Pipeline::chain(&[stateless(1), partitioned(4, false)], false);
+    let options = Options { sink: SinkKind::Digest, ..options(2, 10) };
+    let mut executor = make_pooled(&pipeline, options, Some(Grouping::InTurn(vec![5]))).unwrap();
+    executor.work.begin(&mut executor.frame, 20).unwrap();
+    let events = Events::integers(0, &some(20, 5));
+    let block = events.block();
+    let (pool, job) = (&executor.work, executor.frame.job(&block));
+    let mut clock = Stopwatch::start();
+    let mut fault = Some(fault);
+    // SAFETY: there is no other thread, and no lane is at a batch between the calls.
+    unsafe {
+        pool.workers.with_mut(0, |worker| {
+            while let Some(serial) = pool.start(&job) {
+                pool.run_step(0, serial, worker, &job, &mut clock).unwrap();
+                let batch = &pool.slot(serial).inputs[0].batch;
+                batch.with_mut(|batch| fault.take().into_iter().for_each(|fault| fault(&mut (*batch).subs)));
+            }
+            while pool.run_lanes(1, Reach::All, 0, worker, &job, &mut clock).unwrap() {}
+            while let Some(serial) = pool.stages[0].done.take() {
+                pool.run_step(1, serial, worker, &job, &mut clock).unwrap();
+            }
+        });
+    }
+    assert!(pool.is_over());
+    let metrics = executor.metrics();
+    (metrics.digest, metrics.in_order)
+}
+
+#[test]
+fn wrong_numbers_in_a_lane_are_noticed() {
+    let (digest, in_order) = numbered_with(|_| ());
+    let pipeline = Pipeline::chain(&[stateless(1), partitioned(4, false)], false);
+    let mut alone = make_pooled(&pipeline, options(1, 256), None).unwrap();
+    alone.process(&Events::integers(0, &some(20, 5)).block()).unwrap();
+    assert_eq!((digest, in_order), (alone.metrics().digest, true));
+    let (shifted, _) = numbered_with(|subs| subs[0] += 1);
+    assert_ne!(shifted, digest);
+    // Two outputs of an event in one lane have changed places.
+    let (swapped, in_order) = numbered_with(|subs| {
+        let at = (1..subs.len()).find(|&i| subs[i - 1] < subs[i]).unwrap();
+        subs.swap(at - 1, at);
+    });
+    assert!(swapped != digest && !in_order);
+}
+
+/// The numbers of events of the batches that can be started one second after the start.
+fn started(options: Options, n: usize) -> Vec<usize> {
+    let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options, None).unwrap();
+    executor.work.begin(&mut executor.frame, n).unwrap();
+    let events = Events::integers(0, &some(n, 5));
+    let block = events.block();
+    let mut job = executor.frame.job(&block);
+    job.clock = Clock::after(1_000_000_000).start();
+    let (mut sizes, mut upto) = (Vec::new(), 0);
+    while let Some(serial) = executor.work.start(&job) {
+        // SAFETY: there is no other thread.
+        let (start, end) = executor.work.slot(serial).head.with(|head| unsafe { ((*head).start, (*head).end) });
+        assert_eq!(start, upto);
+        sizes.push(end - start);
+        upto = end;
+    }
+    sizes
+}
+
+#[test]
+fn batches_grow_with_threads_and_wait_for_no_event() {
+    assert_eq!(started(options(2, 10), 75), [10, 10, 10, 10, 10, 10, 10, 5]);
+    let sizes = started(options(8, 10), 1005);
+    assert!(sizes.is_sorted_by(|a, b| a >= b) && sizes[0] == 40 && sizes[31] == 10, "{sizes:?}");
+    // The events up to number 25 have arrived.
+    let rate = Rate::Constant(25.0);
+    assert_eq!(started(Options { rate, ..options(8, 10) }, 1005), [20]);
+    let ct = Options { heuristic: Some("ct".into()), ..options(8, 10) };
+    assert_eq!(started(ct, 1005)[0], 10);
 }
 
 #[test]
@@ -257,6 +349,14 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
     let cut = [partitioned(6, false), stateless(7)];
     for ops in [&late[..], &cut, &[stateless(6), stateful(4, false)], &[stateful(6, false)]] {
         everywhere(ops, &blocks, false);
+    }
+    // Behind lanes that digest their outputs: a key has come 4242 times.
+    let (pipeline, blocks) =
+        (Pipeline::chain(&[stateless(1), partitioned(4, false), stateless(6)], false), integers(3000, 5));
+    let failure = |options: Options, grouping| run(&pipeline, &blocks, options, grouping).unwrap_err().ordered(|_| 0);
+    let expected = failure(options(1, 256), None);
+    for grouping in groupings(3) {
+        assert_eq!(failure(Options { sink: SinkKind::Digest, ..options(3, 16) }, grouping), expected);
     }
 }
 

@@ -31,6 +31,23 @@ fn shuttle_every_schedule_equals_the_loop() {
 }
 
 #[test]
+fn shuttle_lanes_digest_as_one_thread_does() {
+    explore(200, |round| {
+        let pipeline = Pipeline::chain(&[stateless(1), partitioned(4, false), stateless(0)], false);
+        let values: Vec<(i64, i64)> = (0..24).map(|i| ((i * 7 + round as i64) % 5, i % 4)).collect();
+        let blocks = [Events::integers(0, &values[..20]), Events::integers(20, &values[20..])];
+        // With four threads, batches have up to two units.
+        let digest = |threads, grouping| {
+            let options = Options { sink: SinkKind::Digest, ..options(threads, 1) };
+            let mut executor = make_pooled(&pipeline, options, grouping).unwrap();
+            blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+            (executor.metrics().digest, executor.metrics().in_order)
+        };
+        assert_eq!(digest(4, Some(Grouping::InTurn(vec![3]))), digest(1, None));
+    });
+}
+
+#[test]
 fn shuttle_a_failure_ends_every_schedule() {
     for way in ways() {
         let way = way.clone();
