@@ -181,6 +181,10 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples):
                 row["costs"] = parts
+            if threads := samples[-1].threads:
+                row["worked"] = statistics.median_high(s.threads.worked for s in samples if s.threads)
+                if threads.why:
+                    row["why_idle"] = threads.why
             if samples[0].balance:
                 row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:

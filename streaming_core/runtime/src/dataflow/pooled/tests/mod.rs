@@ -82,6 +82,7 @@ fn by(way: &Options, rest: Options) -> Options {
 
 fn check(pipeline: &Pipeline, blocks: &[Events], options: Options, grouping: Option<Grouping>) {
     let mut executor = make_pooled(pipeline, options.clone(), grouping.clone()).unwrap();
+    executor.choice.take_turns();
     pipelines::check(pipeline, blocks, &mut executor, &(options, grouping));
 }
 
@@ -349,7 +350,7 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
         let options = by(&way, options(3, 7));
         let strategies = Strategies::named(&options).unwrap();
         let mut executor = pooled(&pipeline.program(), &options, strategies, Grouping::InTurn(vec![5])).unwrap();
-        executor.work.regroup(&mut executor.frame).unwrap();
+        executor.work.regroup(&mut executor.frame, &executor.choice).unwrap();
         let window = executor.work.slots.len() as u64;
         executor.work.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
         let mut rows = Vec::new();
@@ -365,7 +366,7 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
 fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
     let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options(2, 10), None).unwrap();
     executor.work.back = back;
-    executor.work.begin(&mut executor.frame, 20).unwrap();
+    executor.work.begin(&mut executor.frame, 20, &executor.choice).unwrap();
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
     let (pool, job) = (&executor.work, executor.frame.job(&block));
