@@ -25,7 +25,7 @@ from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.report import LOG
+from streaming_core.run.report import LOG, Threads
 from streaming_core.storage import left_json
 
 LOG_LINES = 12  # of a failed cell's log

@@ -149,7 +149,7 @@ class TaskCost(BaseModel):
 
 
 class Threads(BaseModel):
-    """How many threads worked on a pass: the engine leaves threads idle that gain nothing (docs/explanation/executors.md)."""
+    """How many threads worked on a pass. The engine leaves threads idle that gain nothing."""
 
     worked: int = Field(description="Threads that worked on most of the events.")
     of: int = Field(description="Threads that the specification allows.")

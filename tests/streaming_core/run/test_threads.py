@@ -1,4 +1,4 @@
-"""An executor uses as many threads as there are cores, or fewer; the result is the same, and the sample says how many worked."""
+"""An executor uses at most as many threads as there are cores. The result is the same; the sample says how many worked."""
 
 import pytest
 
