@@ -1,4 +1,4 @@
-"""An executor uses at most as many threads as there are cores. The result is the same; the sample says how many worked."""
+"""An executor uses at most as many threads as there are cores. The sample says how many worked; the result is the same."""
 
 import pytest
 

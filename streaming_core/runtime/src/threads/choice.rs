@@ -1,11 +1,11 @@
-//! The number of threads that work: an executor offers several ways to do the same work, and the fastest one goes on. That
-//! depends on the operators, on the events and on the machine, and all of them may change during a run. The other threads
-//! are idle. No result depends on the choice.
+//! The number of threads that work: an executor offers several ways to do the same work, and the fastest one goes on.
+//! That depends on the operators, on the events and on the machine, and all of them may change during a run. The other
+//! threads are idle. No result depends on the choice.
 //!
-//! A block runs in segments, each in one way. A run begins with the last way, which uses the most threads. From time to time
-//! another way is tried for a short while. The more a trial is expected to cost, the later it comes. The last trial of the way
-//! gives that cost; before the first one, a way is expected to be the slower, the fewer threads it has. So trials take a small
-//! part of the time, however slow the other ways are, and the nearest ways are tried first.
+//! A block runs in segments, each in one way. A run begins with the last way, which uses the most threads. From time to
+//! time another way is tried for a short while. The more a trial is expected to cost, the later it comes. The last
+//! trial of the way gives that cost; before the first one, a way is expected to be the slower, the fewer threads it
+//! has. So trials take a small part of the time, however slow the other ways are, and the nearest ways are tried first.
 //!
 //! Times say nothing while threads wait for events to arrive. Such segments decide nothing, and begin no trial.
 
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 /// Segments of a trial. The lowest cost counts: the first segment may warm up, and other programs may slow down any
 /// segment.
 const PARTS: usize = 2;
-/// The share of the time that trials of a way may cost, as measured. The change to the way and back is not measured, and costs
-/// about as much again.
+/// The share of the time that trials of a way may cost, as measured. The change to the way and back is not measured,
+/// and costs about as much again.
 const BUDGET: f64 = 0.005;
 /// The same before the first trial, which may show that all went the slow way so far.
 const FIRST_BUDGET: f64 = 0.1;
@@ -73,8 +73,8 @@ pub fn widths(most: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Choice {
-    /// A choice between `ways`, where the user allows so many threads. Of ways that are as good as equal, the first one is
-    /// taken.
+    /// A choice between `ways`, where the user allows so many threads. Of ways that are as good as equal, the first one
+    /// is taken.
     pub fn new(ways: impl IntoIterator<Item = Way>, interval: usize, allowed: usize) -> Self {
         let measured = |way| Measured { way, last: f64::INFINITY, cost: f64::INFINITY, wait: usize::MAX, events: 0 };
         let ways: Vec<Measured> = ways.into_iter().map(measured).collect();
@@ -150,8 +150,8 @@ impl Choice {
         (events.start + n.max(1)).next_multiple_of(self.interval).min(events.end)
     }
 
-    /// Notes that the segment had a number of events and took a number of nanoseconds. None: its threads may have waited for
-    /// events.
+    /// Notes that the segment had a number of events and took a number of nanoseconds. None: its threads may have
+    /// waited for events.
     pub fn note(&mut self, events: usize, nanoseconds: Option<u64>) {
         let tried = self.way;
         let way = &mut self.ways[tried];
@@ -245,8 +245,8 @@ mod tests {
         Choice::new(widths(most).map(|threads| Way { threads, part: 2048 }), interval, most)
     }
 
-    /// Runs blocks of events, at costs per event that depend on the way and the block. Returns the events of each way, and how
-    /// much longer the run took than with the fastest way in every block.
+    /// Runs blocks of events, at costs per event that depend on the way and the block. Returns the events of each way,
+    /// and how much longer the run took than with the fastest way in every block.
     fn run(most: usize, blocks: usize, block: usize, cost: impl Fn(usize, usize) -> u64) -> (Vec<u64>, f64) {
         let (mut choice, mut took, mut least) = (choice(most, 500), 0, 0);
         let ways = choice.ways.len();
