@@ -234,16 +234,16 @@ impl Job<'_> {
     }
 }
 
-/// Batches of each thread in a segment of a trial, so that its begin and its end take a small part of it; and of all threads.
-const BATCHES_PER_THREAD: usize = 16;
-const MOST_BATCHES: usize = 64;
+/// Batches in a segment of a trial, with one thread and with several.
+const BATCHES_ALONE: usize = 16;
+const BATCHES: usize = 128;
 
 /// The choice between numbers of threads, for an executor that works with any.
 pub(crate) fn any_number(options: &Options) -> Choice {
     if options.pin {
         return Choice::fixed(options.threads);
     }
-    let part = |threads: usize| options.batch * (BATCHES_PER_THREAD * threads).min(MOST_BATCHES);
+    let part = |threads: usize| options.batch * if threads == 1 { BATCHES_ALONE } else { BATCHES };
     let ways = widths(options.threads).map(|threads| Way { threads, part: part(threads) });
     Choice::new(ways, options.batch, options.allowed_threads())
 }

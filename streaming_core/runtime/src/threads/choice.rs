@@ -25,6 +25,8 @@ const BUDGET: f64 = 0.005;
 const FIRST_BUDGET: f64 = 0.1;
 /// The least number of events between two trials, at any cost.
 const WAIT: usize = 1 << 17;
+/// The least number of events before a first trial: the first block finds cold caches and touches new memory.
+const WARM: usize = 3 << 15;
 /// How much faster a way with more threads must be: threads that gain nothing are left to others.
 const MARGIN: f64 = 1.02;
 /// The least factor by which a way that was never tried is expected to be slower.
@@ -34,7 +36,7 @@ const SLOWER: f64 = 2.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
     pub threads: usize,
-    /// Events of a segment of a trial.
+    /// Events of a segment of a trial. Several threads need more of them, because they wake up first.
     pub part: usize,
 }
 
@@ -235,7 +237,7 @@ impl Choice {
     fn until_first(&self, way: usize) -> usize {
         let threads = |way: usize| self.ways[way].way.threads as f64;
         let slower = (threads(self.fastest) / threads(way)).max(SLOWER) - 1.0;
-        (self.trial(way) * slower * slower / FIRST_BUDGET) as usize
+        WARM.max((self.trial(way) * slower * slower / FIRST_BUDGET) as usize)
     }
 
     /// How many threads worked on most events, of how many, and the reason if it was not all of them.
@@ -304,7 +306,7 @@ mod tests {
         for cost in [[22, 30, 250], [220, 90, 22], [250, 44, 20], [300, 25, 90], [30, 40, 50]] {
             for block in [500, 5000, 65_536] {
                 let (_, longer) = run(4, 30_000_000 / block, block, |way, _| cost[way]);
-                assert!(longer < 1.0 + 6.0 * BUDGET, "{cost:?} {block}: {longer}");
+                assert!(longer < 1.0 + 8.0 * BUDGET, "{cost:?} {block}: {longer}");
             }
         }
     }
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn as_good_as_equal_leaves_threads_to_others() {
         let (events, _) = run(4, 20, 1 << 17, |way, _| [101, 100, 100][way]);
-        assert!(events[0] > 7 * (events[1] + events[2]), "{events:?}");
+        assert!(events[0] > 5 * (events[1] + events[2]), "{events:?}");
     }
 
     #[test]
@@ -352,7 +354,7 @@ mod tests {
             choice.note(1 << 16, None);
             assert_eq!((choice.way(), choice.is_trial()), (1, false));
         }
-        choice.note(1 << 16, Some(1 << 20));
+        choice.note(1 << 17, Some(1 << 20));
         assert_eq!((choice.way(), choice.is_trial()), (0, true));
         choice.note(2048, None);
         assert_eq!((choice.way(), choice.is_trial()), (1, false));

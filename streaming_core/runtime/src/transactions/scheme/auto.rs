@@ -11,9 +11,9 @@ use crate::transactions::run::{Candidate, Run, Scheme, batches};
 use crate::transactions::scheme::{owners, serial};
 use crate::transactions::workbench::{Workbench, alone};
 
-/// Events of a segment of a trial. `serial` starts every segment with trials of its own.
-const PART: usize = 2048;
-const PART_OF_SERIAL: usize = 4096;
+/// Events of a segment of a trial, on one thread and on several.
+const PART_ALONE: usize = 4096;
+const PART: usize = 1 << 15;
 
 /// One thread takes batch after batch from plan to outputs.
 struct Alone {
@@ -50,9 +50,9 @@ pub fn make(program: &Program, options: &Options) -> Result<Vec<Candidate>, RunE
     let candidate = |name, threads, part, scheme| Candidate { name, way: Way { threads, part }, scheme };
     let bench = Own::new(1, || Workbench::new(program.output_stride()));
     let alone = Box::new(Alone { punctuation: options.punctuation, bench });
-    let mut all = vec![candidate("alone", 1, PART, alone)];
+    let mut all = vec![candidate("alone", 1, PART_ALONE, alone)];
     if options.threads > 1 {
-        all.push(candidate("serial", options.threads, PART_OF_SERIAL, serial::make(program, options)?));
+        all.push(candidate("serial", options.threads, PART, serial::make(program, options)?));
     }
     for threads in widths(options.threads).skip(1) {
         let owners = owners::make(program, &Options { threads, ..options.clone() })?;
