@@ -11,7 +11,7 @@
 {% macro strategy_rules() %}
   {{ return([
     "executor rlike '^[a-z][a-z0-9_]{0,30}$'",
-    "scheme is null or scheme in ('auto', 'owners', 'tstream', 'serial', 'lock', 'mvlk', 'pat', 'no_lock')",
+    "scheme is null or scheme in ('owners', 'tstream', 'serial', 'lock', 'mvlk', 'pat', 'auto', 'no_lock')",
     "pool is null or pool in ('shared_nothing', 'shared_everything', 'shared_per_socket')",
     "heuristic is null or heuristic in ('affinity', 'ct', 'lp', 'et', 'qst')",
     "queue is null or queue in ('lanes', 'hybrid', 'partitioned', 'shared')",

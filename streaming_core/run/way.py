@@ -338,8 +338,8 @@ class Transactional(RunSpec):
     default_sweep: ClassVar[Mapping[str, list[str]]] = {"scheme": ["tstream"]}
 
     executor: Literal["transactional"] = "transactional"
-    scheme: Literal["auto", "owners", "tstream", "serial", "lock", "mvlk", "pat", "no_lock"] = Field(
-        "auto", description="Concurrency control of the transactions."
+    scheme: Literal["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
+        "owners", description="Concurrency control of the transactions."
     )
     pool: Annotated[
         Literal["shared_nothing", "shared_everything", "shared_per_socket"] | None,

@@ -19,7 +19,7 @@ NIGHTS = 12
 RUN = ["--applications", "sl,wc,wordcount", "--schemes", "owners,no_lock", "--events", "3000", "--repetitions", "1"]
 NIGHTLY = {
     "executors": ["transactional", "pooled", "pinned"],
-    "schemes": ["auto", "owners", "tstream", "serial", "lock", "mvlk", "pat", "no_lock"],
+    "schemes": ["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"],
     "plans": ["replicated", "auto"],
 }
 

@@ -107,7 +107,7 @@ def test_an_unknown_name_is_refused_with_the_known_names(folder, home, name):
         ("1: 2", "1: Keys should be strings"),
         ("threads: [0]", "each number must be between 1 and 1024, got 0"),
         ("threads: 2", "threads must be a list, got 2"),
-        ("schemes: [gone]", "schemes: unknown scheme 'gone'; known: auto, "),
+        ("schemes: [gone]", "schemes: unknown scheme 'gone'; known: owners, "),
         ("executors: [gone]", "executors: unknown executor 'gone'; known: "),
         ("applications: [nosuch]", "applications: unknown application 'nosuch'; known: "),
     ],

@@ -62,7 +62,7 @@ def test_an_invalid_request_is_refused_in_one_line(fields, message):
 
 def test_by_default_an_executor_has_one_way_and_transactional_the_published_scheme_too():
     strategies = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
-    ways = [("transactional", "auto"), ("transactional", "tstream"), ("pooled", "affinity"), ("pinned", "gate")]
+    ways = [("transactional", "owners"), ("transactional", "tstream"), ("pooled", "affinity"), ("pinned", "gate")]
     assert strategies == [way for way in ways for _ in (1, 2)]
 
 
@@ -238,11 +238,11 @@ def test_a_strategy_names_only_differences_from_the_defaults():
     def strategy(**choices) -> str:
         return Transactional(app="sl", **choices).strategy
 
-    assert strategy() == "auto"
+    assert strategy() == "owners"
     assert strategy(scheme="serial") == "serial"
     assert strategy(scheme="tstream", pool="shared_per_socket") == "tstream-shared_per_socket"
     assert strategy(scheme="tstream", pool="shared_everything", stealing=True) == "tstream-shared_everything-stealing"
-    assert strategy(batch=7) == "auto-batch7"
+    assert strategy(batch=7) == "owners-batch7"
     assert Pooled(app="wc").strategy == "affinity"
     assert Pooled(app="wc", heuristic="lp", reorder="lock").strategy == "lp-lock"
     assert Morsel(app="wc", batch=7).strategy == "morsel-batch7"

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 # Cells, and their specs from before executors were classes.
 WRITTEN = {
-    "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional", "scheme": "owners"},
+    "sl.transactional.owners.t1.6d6d35f6": {"app": "sl", "executor": "transactional"},
     "sl.transactional.serial.t2.dd6f87dc": {"app": "sl", "executor": "transactional", "scheme": "serial", "threads": 2,
      "sink": "parquet", "repetitions": 3},
     "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {"app": "gs",

@@ -32,13 +32,13 @@ enum Strategy {
 
 /// The registry: adding a scheme touches its file and this table.
 const SCHEMES: &[(&str, Strategy)] = &[
-    ("auto", Strategy::Auto),
     ("owners", Strategy::Scheme(owners::make)),
     ("tstream", Strategy::Scheme(tstream::make)),
     ("serial", Strategy::Scheme(serial::make)),
     ("lock", Strategy::Scheme(lock::make)),
     ("mvlk", Strategy::Scheme(mvlk::make)),
     ("pat", Strategy::Scheme(pat::make)),
+    ("auto", Strategy::Auto),
     ("no_lock", Strategy::Scheme(no_lock::make)),
 ];
 
