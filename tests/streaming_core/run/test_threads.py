@@ -1,4 +1,4 @@
-"""An executor uses at most as many threads as there are cores. The sample says how many worked; the result is the same."""
+"""An executor uses at most as many threads as there are cores. A sample says how many worked; results are the same."""
 
 import pytest
 
