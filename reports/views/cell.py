@@ -25,7 +25,7 @@ from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.report import LOG
+from streaming_core.run.report import LOG, Threads
 from streaming_core.storage import left_json
 
 LOG_LINES = 12  # of a failed cell's log
@@ -224,6 +224,7 @@ def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
     unordered = "none: the comparison uses what the application declares to agree without order"
     return [
         ("way", ", ".join(words)),
+        ("threads", _threads(report)),
         ("order", unordered if spec.order == "none" else "total"),
         ("plan", _plan(report)),
         ("changes since the plan", _changes(report)),
@@ -232,6 +233,13 @@ def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
         ("waiting threads", spec.idle),
         ("pinned to cores", "yes" if spec.pin else "no"),
     ]
+
+
+def _threads(report: dict[str, Any]) -> str:
+    """How many threads worked in the last pass; empty without a record."""
+    samples = report.get("samples") or [{}]
+    threads = samples[-1].get("threads")
+    return Threads(**threads).text if threads else ""
 
 
 def _input(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:

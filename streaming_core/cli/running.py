@@ -87,11 +87,12 @@ def _print_figures(report: RunReport, out: Path) -> None:
     latency = first.processing if first.end_to_end is None else first.end_to_end
     processor = "" if best.cpu_ns is None else f"{best.cpu_ns:,.0f} CPU ns/event, "
     energy = "" if best.energy_nj is None else f"{best.energy_nj:,.0f} nJ/event, "
+    threads = f", {best.threads.text}" if best.threads is not None and best.threads.why else ""
     late = f", {first.dropped_late} too late for every window" if first.dropped_late else ""
     print(
         f"{report.cell}: {first.events} events, {first.outputs} outputs, {best.events_per_s:,.0f} events/s, "
         f"{processor}{energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
-        f"{first.rejected} rejected, {first.dropped_invalid} invalid{late}; written to {out}"
+        f"{first.rejected} rejected, {first.dropped_invalid} invalid{late}{threads}; written to {out}"
     )
 
 

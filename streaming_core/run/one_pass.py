@@ -58,6 +58,7 @@ class PassRequest:
         records_deliveries: Executor pinned notes which rows it delivered when (runtime/ABI.md). The memory for them
             grows with the events.
         trims_latencies: The latencies of an open loop leave out the first and the last fifth of the events.
+        cores: The number of cores that the choice of threads reckons with; 0: those of this process.
     """
 
     kind: str = "peak"
@@ -72,6 +73,7 @@ class PassRequest:
     beside: Beside | None = None
     records_deliveries: bool = False
     trims_latencies: bool = False
+    cores: int = 0
 
 
 PEAK_PASS = PassRequest()
@@ -126,6 +128,7 @@ def _runtime_options(spec: RunSpec, events: int, request: PassRequest) -> dict[s
         "rate": request.rate,
         "deliveries": request.records_deliveries,
         "latencies": [events // 5, events - events // 5] if is_trimmed else None,
+        "cores": request.cores,
     }
 
 
@@ -263,6 +266,7 @@ def sample_of(metrics: dict[str, Any], request: PassRequest, events: int, spent:
         end_to_end=Latency(**metrics["end_to_end"]) if request.rate and metrics["end_to_end"] else None,
         breakdown=metrics["breakdown"],
         cpu_seconds=spent.cpu,
+        threads=metrics["threads"],
         energy_joules=spent.joules,
         dropped_invalid=metrics["dropped"],
         dropped_late=metrics["late"],

@@ -148,6 +148,20 @@ class TaskCost(BaseModel):
     )
 
 
+class Threads(BaseModel):
+    """How many threads worked on a pass. The engine leaves threads idle that gain nothing."""
+
+    worked: int = Field(description="Threads that worked on most of the events.")
+    of: int = Field(description="Threads that the specification allows.")
+    why: str | None = Field(None, description="Reason if not all of them worked.")
+
+    @property
+    def text(self) -> str:
+        """`2 of 16 threads worked: 2 cores`."""
+        reason = f": {self.why}" if self.why else ""
+        return f"{self.worked} of {self.of} thread{'s' * (self.of > 1)} worked{reason}"
+
+
 class Sample(BaseModel):
     """One measured pass over the workload.
 
@@ -177,6 +191,7 @@ class Sample(BaseModel):
         description="Processor time of all threads during the active time. In a pass that writes Parquet it includes "
         "the threads that read and write files. None for other engines, which do not report it."
     )
+    threads: Threads | None = Field(None, description="Threads that worked; None: not known.")
     passes: int = Field(1, description="Passes of the repetition. The sample is the pass of median time.")
     loop_seconds: float | None = Field(
         None, description="Seconds of the compiled loop's median pass, in turns with these passes; None: no loop ran."

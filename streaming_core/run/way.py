@@ -125,7 +125,7 @@ class RunSpec(BaseModel):
         default_factory=dict, description="Parameters of the application that differ from their defaults."
     )
     executor: str = Field(description="How threads share the work.")
-    threads: int = Field(1, ge=1, le=MAX_THREADS, description="Worker threads, including source and sink.")
+    threads: int = Field(1, ge=1, le=MAX_THREADS, description="Worker threads at most, including source and sink.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
     batch: int = Field(DEFAULT_BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
     order: Literal["total", "none"] = Field("total", description="Order in which outputs arrive at the sink.")

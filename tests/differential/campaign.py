@@ -317,7 +317,9 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
                 continue
             say(program=f"{kind} {number} {index}", way=str(way))
             blocks = Blocks(Events([table]), program, way.block)
-            run = functools.partial(one_pass.run, way.spec, program, blocks, PassRequest(rate=way.rate))
+            run = functools.partial(
+                one_pass.run, way.spec, program, blocks, PassRequest(rate=way.rate, cores=way.spec.threads)
+            )
             if differs := difference(app, way, expected, run):
                 say(differs=differs)
     counts = {

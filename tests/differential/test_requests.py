@@ -34,7 +34,7 @@ def passed(counted, beside=None, rate=0.0, **way):
     source, program, digest = counted
     spec = Pinned(app="wordcount", params=PARAMS, batch=32, rate=rate, **way)
     blocks = Blocks(source, program, 1_500)
-    sample, _, _ = one_pass.run(spec, program, blocks, PassRequest(rate=rate, beside=beside))
+    sample, _, _ = one_pass.run(spec, program, blocks, PassRequest(rate=rate, beside=beside, cores=spec.threads))
     assert (sample.digest, sample.in_order) == (digest, True)
     return sample
 

@@ -54,7 +54,7 @@ def check_executed(app, params, table, outputs, late, end=None, ways=WAYS):
         schedule = drawn_schedule(app, threads, table.num_rows, seed) if number >= len(ways) else []
         how = {"batch": batch, "schedule": schedule, "parallelism": random.Random(seed).choice(AXES["parallelism"])}
         spec = Pinned(app=app.name, threads=threads, sink="parquet", **how)
-        sample, state, _ = one_pass.run(spec, program, Blocks(events, program, block))
+        sample, state, _ = one_pass.run(spec, program, Blocks(events, program, block), PassRequest(cores=threads))
         if sample.digest != wanted:  # once more, to say where they differ
             with tempfile.TemporaryDirectory() as folder:
                 blocks = Blocks(events, program, block)

@@ -208,6 +208,7 @@ def test_planned_cell_shows_its_plan_and_the_work_of_its_threads(home, tmp_path)
         task("sink", "sink", 1, 500, 750_000_000, 500_000_000),
     ]
     passes = [{"kind": kind, "seconds": s, "tasks": tasks} for kind, s in (("verified", 9), ("peak", 2), ("peak", 1))]
+    passes[-1]["threads"] = {"worked": 2, "of": 16, "why": "2 cores"}
     better = {"plan": {"count": [1]}, "events_per_s": 3e6, "instead_of": 1e6}
     planned = {"plan": plan, "strategy": "rlas", "events_per_s": 2e6, "bottleneck": "core 1", "error": 0.125}
     planned |= {"changed": {"count": 1.75}, "better": better}
@@ -220,6 +221,7 @@ def test_planned_cell_shows_its_plan_and_the_work_of_its_threads(home, tmp_path)
     page = Outline(text)
     for needed in (
         "channel gate, plan from the planner, 2 threads",
+        "2 of 16 threads worked: 2 cores",
         "on threads: source 0; count 1, 0; sink 1 (rlas: 2 M events/s predicted, 12% off, limited by core 1)",
         "in a pass of 1 s",
         "count has 1.8 times its part of the work; better now: count 1, 3 M events/s instead of 1 M",

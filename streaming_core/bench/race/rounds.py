@@ -190,8 +190,10 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples) or self._by_role(samples):
                 row["costs"] = parts
-            if (working := worked(samples)) is not None:
-                row["worked"] = working
+            if threads := samples[-1].threads:
+                row["worked"] = statistics.median_high(s.threads.worked for s in samples if s.threads)
+                if threads.why:
+                    row["why_idle"] = threads.why
             if samples[0].balance:
                 row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:
@@ -294,11 +296,6 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
     events = [[one.event for one in sample.reconfigurations] for sample in _of_runs(where)[0]]
     row = duration_columns(samples) if requests[i] is not None else {}
     return row | output_columns(zip(deliveries, events, strict=True))
-
-
-def worked(samples: list[Sample]) -> float | None:
-    """Return how many threads worked, the median over runs; None if the engine does not tell."""
-    return median(getattr(getattr(sample, "threads", None), "worked", None) for sample in samples)
 
 
 def joined(row: Row, more: Row) -> Row:

@@ -39,7 +39,7 @@ def error(program, **options):
 
 def test_the_runtime_takes_its_fields_of_a_spec(programs):
     known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
-    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries", "latencies", "share"})
+    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"cores", "deliveries", "latencies", "share"})
 
 
 def test_the_runtime_has_the_declared_executors(programs):

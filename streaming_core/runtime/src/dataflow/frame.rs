@@ -22,6 +22,7 @@ use crate::rows::block::{Block, Text};
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::state::states::States;
+use crate::threads::choice::{Choice, Way, widths};
 use crate::threads::idle::Strategy;
 use crate::threads::sync::{Arc, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
@@ -77,8 +78,8 @@ pub(crate) trait Work: Send + Sync {
         usize::MAX
     }
 
-    /// Prepares for the next `n` events; no thread is at work.
-    fn begin(&mut self, _frame: &mut Frame, _n: usize) -> Result<(), RunError> {
+    /// Prepares for the next `n` events, which the first threads work on, as `choice` has it; no thread is at work.
+    fn begin(&mut self, _frame: &mut Frame, _n: usize, _choice: &Choice) -> Result<(), RunError> {
         Ok(())
     }
 
@@ -101,6 +102,8 @@ pub(crate) trait Work: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Dataflow<W> {
     team: Team,
+    /// Of the number of threads for each part of a block.
+    pub(super) choice: Choice,
     pub(super) frame: Frame,
     pub(super) work: W,
     /// The counters of flushes.
@@ -231,14 +234,29 @@ impl Job<'_> {
     }
 }
 
+/// Batches in a segment of a trial, with one thread and with several.
+const BATCHES_ALONE: usize = 16;
+const BATCHES: usize = 128;
+
+/// The choice between numbers of threads, for an executor that works with any.
+pub(crate) fn any_number(options: &Options) -> Choice {
+    if options.pin {
+        return Choice::fixed(options.threads);
+    }
+    let part = |threads: usize| options.batch * if threads == 1 { BATCHES_ALONE } else { BATCHES };
+    let ways = widths(options.threads).map(|threads| Way { threads, part: part(threads) });
+    Choice::new(ways, options.batch, options.allowed_threads())
+}
+
 impl<W: Work> Dataflow<W> {
     /// Makes the frame, and the executor's part of it.
     ///
-    /// Args: `ordered`: outputs come in total order. `sinks`: their number. `lanes`: the number of lanes, or replicas, of each
+    /// Args: `choice`: that of the number of threads. `ordered`: outputs come in total order. `sinks`: their number. `lanes`: the number of lanes, or replicas, of each
     /// operator with state. `work`: makes the executor's part.
     pub fn new(
         program: &Program,
         options: &Options,
+        choice: Choice,
         ordered: bool,
         sinks: usize,
         lanes: impl Fn(usize) -> usize,
@@ -278,7 +296,7 @@ impl<W: Work> Dataflow<W> {
             linger: options.linger * 1_000,
         };
         let work = work(&frame);
-        Ok(Self { team, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })
+        Ok(Self { team, choice, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })
     }
 
     fn windows(&self) -> impl Iterator<Item = &Replicated> {
@@ -306,12 +324,16 @@ impl<W: Work> Dataflow<W> {
 
     fn section(&mut self, block: &Block) -> Result<(), RunError> {
         let clock = self.clock.start();
-        self.work.begin(&mut self.frame, block.n)?;
+        self.work.begin(&mut self.frame, block.n, &self.choice)?;
         // SAFETY: the team is at work within `run` only.
         self.windows().for_each(|windowed| unsafe { windowed.control.begin(clock) });
-        let Self { team, frame, work, .. } = self;
+        let Self { team, choice, frame, work, .. } = self;
         let job = Job { frame, block, before: self.events, clock };
-        let outcome = team.run(&|thread| work.work(thread, &job));
+        // Merge threads are behind the others.
+        let threads = if choice.is_fixed() { team.len() } else { choice.threads() };
+        let (waits, started) = (!job.has_arrived(block.n), clock.now());
+        let outcome = team.run(threads, &|thread| work.work(thread, &job));
+        choice.note(block.n, (!waits).then(|| clock.now() - started));
         self.clock.stop(clock);
         self.events += block.n as u64;
         outcome?;
@@ -324,7 +346,8 @@ impl<W: Work> Executor for Dataflow<W> {
         let text = self.frame.begin_text(block.text)?;
         let mut start = 0;
         while start < block.n {
-            let n = self.work.section(&self.frame, self.events).min(block.n - start);
+            let most = self.work.section(&self.frame, self.events).min(block.n - start);
+            let n = self.choice.end(start..start + most) - start;
             // SAFETY: a part of the block.
             let section = unsafe { Block::new(block.row(start), n, block.stride, text) };
             self.section(&section)?;
@@ -338,10 +361,7 @@ impl<W: Work> Executor for Dataflow<W> {
         let clock = self.clock.start();
         let Self { team, frame, flushed, .. } = self;
         let counters = Mutex::new(flushed);
-        let outcome = team.run(&|thread| {
-            if thread > 0 {
-                return Ok(());
-            }
+        let outcome = team.run(1, &|_| {
             // The first sink takes what the end of the stream puts out.
             // SAFETY: the other threads do nothing; the lanes are the chain's.
             unsafe {
@@ -374,6 +394,7 @@ impl<W: Work> Executor for Dataflow<W> {
         let delivered = |sink: &CachePadded<UnsafeCell<Delivered>>| sink.with(|delivered| unsafe { &*delivered });
         Metrics {
             events: self.events,
+            threads: self.choice.to_json(),
             counters,
             seconds: self.clock.seconds(),
             reconfigurations: self.reconfigurations(),

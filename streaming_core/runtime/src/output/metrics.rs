@@ -54,6 +54,8 @@ pub struct Metrics {
     pub end_to_end: Latencies,
     /// What was delivered when, if the options ask for it.
     pub deliveries: Option<Vec<Delivery>>,
+    /// How many threads worked, of how many, and why not all of them (`threads/choice.rs`).
+    pub threads: Value,
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
     /// Where memory lies (`Placement::to_json`), of an executor that sees to that.
@@ -95,6 +97,7 @@ impl Metrics {
             "omitted_loads": self.omitted_loads,
             "tasks": self.tasks,
             "deliveries": self.deliveries,
+            "threads": self.threads,
             "binding": self.binding,
             "memory": self.memory,
             "chosen": self.chosen,

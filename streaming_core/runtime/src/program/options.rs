@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::error::RunError;
 use crate::output::sink::SinkKind;
 use crate::threads::idle::Strategy;
+use crate::threads::topology::affinity;
 
 /// Partitions of a partitioned operator at most.
 pub const MOST_PARTITIONS: usize = 256;
@@ -80,6 +81,11 @@ pub struct Options {
     /// Of executor share: the number of the share of the keys, and the number of shares.
     pub share: (usize, usize),
     pub threads: usize,
+    /// The number of cores that the choice of threads reckons with; 0: the cores that this process may run on.
+    pub cores: usize,
+    /// The number of threads that `within_cores` took out of `threads`.
+    #[serde(skip)]
+    pub beyond_cores: usize,
     /// Of channel merge_sort: the threads of merge tasks, in addition to `threads`. The executor sets it.
     #[serde(skip)]
     pub merge_threads: usize,
@@ -119,6 +125,8 @@ impl Default for Options {
             thresholds: Vec::new(),
             share: (0, 1),
             threads: 1,
+            cores: 0,
+            beyond_cores: 0,
             merge_threads: 0,
             punctuation: 500,
             batch: 256,
@@ -138,6 +146,22 @@ impl Options {
             serde_json::from_str(json).map_err(|error| RunError::Invalid(format!("options: {error}")))?;
         options.check()?;
         Ok(options)
+    }
+
+    /// The same options with at most as many threads as cores: the others would only take the cores from these. Threads that
+    /// are bound to cores stay as they are.
+    pub fn within_cores(&self) -> Self {
+        if self.pin {
+            return self.clone();
+        }
+        let cores = if self.cores > 0 { self.cores } else { affinity().map_or(usize::MAX, |cores| cores.len()) };
+        let threads = self.threads.min(cores.max(1));
+        Self { threads, beyond_cores: self.threads - threads, ..self.clone() }
+    }
+
+    /// The number of threads that the user allows.
+    pub fn allowed_threads(&self) -> usize {
+        self.threads + self.beyond_cores
     }
 
     pub fn check(&self) -> Result<(), RunError> {

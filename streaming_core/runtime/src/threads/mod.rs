@@ -2,6 +2,7 @@
 
 pub mod barrier;
 pub mod bells;
+pub mod choice;
 pub mod door;
 pub mod idle;
 pub mod own;

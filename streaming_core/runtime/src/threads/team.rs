@@ -6,7 +6,7 @@ use crate::error::RunError;
 use crate::threads::bells::Bells;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, fence, lock, thread,
 };
 use crate::threads::topology::{Bound, Topology};
 
@@ -36,17 +36,18 @@ pub struct Signals {
 
 #[derive(Debug)]
 struct TeamState {
-    /// Number of the current job; written by the caller only.
-    job_number: CachePadded<AtomicUsize>,
+    /// Per worker: the number of its current job. The caller writes it, and only for workers that the job is for, so the
+    /// others sleep on.
+    numbers: Vec<CachePadded<AtomicUsize>>,
     /// Workers still at the current job: set by the caller, counted down by each worker.
     running: CachePadded<AtomicUsize>,
-    /// Written by the caller before `job_number` moves, read by the workers after they saw it move.
+    /// Written by the caller before the numbers move. A worker reads it after it saw its number move.
     job: UnsafeCell<Option<Job>>,
-    /// Set by the caller once, with the last job number.
+    /// Set by the caller once, with the last job numbers.
     leaving: AtomicBool,
     error: Mutex<Option<RunError>>,
-    /// For waits between jobs. Blocks may be far apart, while Python reads files, so a wait always ends up asleep.
-    between: Idle,
+    /// Per worker, for waits between jobs. Blocks may be far apart, while Python reads files, so a wait always ends up asleep.
+    between: Vec<Idle>,
     signals: Arc<Signals>,
     /// Per thread: CPU nanoseconds spent in jobs, written by that thread.
     cpu: Vec<CachePadded<AtomicU64>>,
@@ -55,7 +56,7 @@ struct TeamState {
 }
 
 // SAFETY: `job` is the only part that is not Sync by itself. The caller writes it while no worker runs, after all have
-// counted down `running`. Workers read it between the change of `job_number` and their count-down.
+// counted down `running`. Workers read it between the change of their number and their count-down.
 unsafe impl Sync for TeamState {}
 // SAFETY: as above.
 unsafe impl Send for TeamState {}
@@ -74,12 +75,12 @@ impl Team {
         let cores = topology.cores.len();
         let between = if strategy == Strategy::Spin && threads <= cores { Strategy::Spin } else { Strategy::Park };
         let shared = Arc::new(TeamState {
-            job_number: CachePadded::new(AtomicUsize::new(0)),
+            numbers: (1..threads).map(|_| CachePadded::new(AtomicUsize::new(0))).collect(),
             running: CachePadded::new(AtomicUsize::new(0)),
             job: UnsafeCell::new(None),
             leaving: AtomicBool::new(false),
             error: Mutex::new(None),
-            between: Idle::new(between, threads, cores),
+            between: (1..threads).map(|_| Idle::new(between, threads, cores)).collect(),
             signals: Arc::new(Signals {
                 idle: Idle::new(strategy, threads, cores),
                 bells: Bells::new(strategy, threads, cores),
@@ -109,12 +110,22 @@ impl Team {
         self.shared.signals.clone()
     }
 
-    /// Runs `job(thread)` on every thread, and returns when all have left it. After a failure, the team cannot run another
-    /// job.
+    /// The number of threads.
+    pub fn len(&self) -> usize {
+        self.handles.len() + 1
+    }
+
+    /// Runs `job(thread)` on the first `threads` threads, and returns when all have left it. The others sleep on. After a
+    /// failure, the team cannot run another job.
     ///
     /// # Errors
     /// The failure of lowest rank; a panic is an `Engine` error.
-    pub fn run(&mut self, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) -> Result<(), RunError> {
+    pub fn run(
+        &mut self,
+        threads: usize,
+        job: &(dyn Fn(usize) -> Result<(), RunError> + Sync),
+    ) -> Result<(), RunError> {
+        let workers = threads - 1;
         let shared = &*self.shared;
         // ORDERING: Relaxed; set by threads that have since counted down `running`.
         if shared.signals.stopped.load(Ordering::Relaxed) {
@@ -126,7 +137,7 @@ impl Team {
             // ORDERING: Relaxed; read by this thread only, between jobs.
             shared.cores[0].store(core + 1, Ordering::Relaxed);
         }
-        if self.handles.is_empty() {
+        if workers == 0 {
             shared.attempt(0, job);
         } else {
             // SAFETY: only the lifetime changes: this call returns only after every worker is done with the job.
@@ -137,10 +148,8 @@ impl Team {
             // SAFETY: no worker is at a job, so no thread reads the cell.
             shared.job.with_mut(|cell| unsafe { *cell = Some(shared_job) });
             // ORDERING: Relaxed; published by the next store.
-            shared.running.store(self.handles.len(), Ordering::Relaxed);
-            // ORDERING: Release publishes `job` and `running` to workers that see the new number.
-            shared.job_number.fetch_add(1, Ordering::Release);
-            shared.between.notify();
+            shared.running.store(workers, Ordering::Relaxed);
+            shared.call(workers);
             shared.attempt(0, job);
             // ORDERING: Acquire takes over everything the workers wrote before they counted down.
             shared.signals.idle.wait(|| shared.running.load(Ordering::Acquire) == 0);
@@ -168,9 +177,7 @@ impl Drop for Team {
     fn drop(&mut self) {
         // ORDERING: Relaxed; published by the next store.
         self.shared.leaving.store(true, Ordering::Relaxed);
-        // ORDERING: Release publishes `leaving`.
-        self.shared.job_number.fetch_add(1, Ordering::Release);
-        self.shared.between.notify();
+        self.shared.call(self.handles.len());
         for handle in self.handles.drain(..) {
             // Panics inside of jobs were caught; nothing else can panic.
             let _ = handle.join();
@@ -179,6 +186,17 @@ impl Drop for Team {
 }
 
 impl TeamState {
+    /// Calls the first `workers` workers to the job, or to leave.
+    fn call(&self, workers: usize) {
+        for number in &self.numbers[..workers] {
+            // ORDERING: Release publishes `job`, `running` and `leaving` to the worker that sees its new number.
+            number.fetch_add(1, Ordering::Release);
+        }
+        // ORDERING: SeqCst fence, paired with the one in `Idle::sleep`: a worker sees its number, or is seen asleep.
+        fence(Ordering::SeqCst);
+        self.between[..workers].iter().for_each(Idle::wake);
+    }
+
     fn work(&self, index: usize, core: Option<usize>) {
         let bound = core.map(|core| Bound::to(core).map(|bound| (core, bound)));
         if let Some(Ok((core, _))) = &bound {
@@ -188,13 +206,13 @@ impl TeamState {
         let mut done = 0;
         loop {
             // ORDERING: Acquire takes over `job`, `running` and `leaving`.
-            self.between.wait(|| self.job_number.load(Ordering::Acquire) != done);
+            self.between[index - 1].wait(|| self.numbers[index - 1].load(Ordering::Acquire) != done);
             done += 1;
-            // ORDERING: Relaxed; published by `job_number`.
+            // ORDERING: Relaxed; published by the number.
             if self.leaving.load(Ordering::Relaxed) {
                 return;
             }
-            // SAFETY: published by `job_number`; not written until we count down.
+            // SAFETY: published by the number; not written until we count down.
             let job = self.job.with(|cell| unsafe { *cell }).expect("the caller publishes a job before its number");
             // SAFETY: the caller keeps the function alive until all have counted down.
             self.attempt(index, unsafe { &*job.get() });
@@ -259,7 +277,7 @@ mod tests {
                 let mut team = Team::new(threads, strategy, false).unwrap();
                 let counts: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
                 for _ in 0..50 {
-                    team.run(&|index| {
+                    team.run(threads, &|index| {
                         counts[index].fetch_add(1, Ordering::Relaxed);
                         Ok(())
                     })
@@ -271,18 +289,35 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_a_job_is_not_for_run_the_next_one() {
+        for strategy in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
+            let mut team = Team::new(4, strategy, false).unwrap();
+            let counts: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
+            for threads in [1, 4, 2, 1, 3, 4, 2, 2, 4] {
+                team.run(threads, &|index| {
+                    counts[index].fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                })
+                .unwrap();
+            }
+            let counts: Vec<usize> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            assert_eq!(counts, [9, 7, 4, 3]);
+        }
+    }
+
+    #[test]
     fn a_panic_is_an_error_and_frees_those_at_the_barrier() {
         let mut team = Team::new(3, Strategy::Park, false).unwrap();
         let barrier = Barrier::new(3);
         let signals = team.signals();
-        let outcome = team.run(&|index| {
+        let outcome = team.run(3, &|index| {
             if index == 1 {
                 panic!("on purpose");
             }
             barrier.wait(index, &signals.idle, &signals.stopped)
         });
         assert_eq!(outcome, Err(RunError::Engine("thread 1 panicked: on purpose".into())));
-        assert!(team.run(&|_| Ok(())).is_err());
+        assert!(team.run(3, &|_| Ok(())).is_err());
     }
 
     #[test]
@@ -292,7 +327,7 @@ mod tests {
             |seq| RunError::Kernel { operator: "op".into(), seq, window: None, order: 0, exception: Vec::new() };
         let barrier = Barrier::new(4);
         let signals = team.signals();
-        let outcome = team.run(&|index| {
+        let outcome = team.run(4, &|index| {
             barrier.wait(index, &signals.idle, &signals.stopped)?;
             Err(failure(10 - index as i64))
         });
@@ -303,7 +338,7 @@ mod tests {
     fn a_thread_behind_the_others_gets_a_free_core_or_none() {
         let cores = crate::threads::topology::affinity().unwrap().len();
         let mut team = Team::with_more(1, cores, Strategy::Yield, true).unwrap();
-        team.run(&|_| Ok(())).unwrap();
+        team.run(1 + cores, &|_| Ok(())).unwrap();
         let bound: Vec<usize> = team.shared.cores.iter().map(|core| core.load(Ordering::Relaxed)).collect();
         assert!(bound[..cores].iter().all(|&core| core > 0) && bound[cores] == 0);
         let different: std::collections::BTreeSet<_> = bound.iter().collect();
@@ -315,7 +350,7 @@ mod tests {
     fn pinned_threads_say_where() {
         let before = crate::threads::topology::affinity().unwrap();
         let mut team = Team::new(2, Strategy::Yield, true).unwrap();
-        team.run(&|_| Ok(())).unwrap();
+        team.run(2, &|_| Ok(())).unwrap();
         let binding = team.binding().unwrap();
         assert!(binding.len() == 2 && binding.iter().all(|core| before.contains(core)));
         assert_eq!(crate::threads::topology::affinity().unwrap(), before);
@@ -330,6 +365,7 @@ mod loom_tests {
 
     /// The caller writes a job, both threads do it, and the caller reads the result. The model fails if a job starts before
     /// the caller publishes it, or goes on after `run`. There are two jobs, because the first one finds threads that start.
+    /// Between them the caller does a job alone, which the other thread must not see.
     #[test]
     fn loom_a_job_is_handed_out_and_what_it_did_comes_back() {
         interleave(2, || {
@@ -340,16 +376,20 @@ mod loom_tests {
                     // SAFETY: between jobs; loom checks that no other thread is at it.
                     unsafe { parts.with_mut(part, |part| *part += 1) };
                 }
-                team.run(&|index| {
+                team.run(2, &|index| {
                     // SAFETY: the thread's own part.
                     unsafe { parts.with_mut(index, |part| *part *= 10) };
                     Ok(())
                 })
                 .unwrap();
-                for part in 0..2 {
-                    // SAFETY: as above.
-                    assert_eq!(unsafe { parts.with(part, |part| *part) }, [10, 110][round - 1]);
-                }
+                team.run(1, &|_| {
+                    for part in 0..2 {
+                        // SAFETY: the other thread has left its job; loom checks that it sees no other one.
+                        assert_eq!(unsafe { parts.with_mut(part, |part| *part) }, [10, 110][round - 1]);
+                    }
+                    Ok(())
+                })
+                .unwrap();
             }
         });
     }

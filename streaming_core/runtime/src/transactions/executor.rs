@@ -14,10 +14,11 @@ use crate::output::sink::Sink;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::Block;
+use crate::threads::choice::Choice;
 use crate::threads::idle::Strategy;
 use crate::threads::team::Team;
 use crate::transactions::delivery::Delivery;
-use crate::transactions::run::{Run, Scheme};
+use crate::transactions::run::{Candidate, Run};
 use crate::transactions::scheme;
 
 use crate::state::states::{Keys, States};
@@ -27,7 +28,9 @@ use crate::transactions::transaction::Transaction;
 struct Transactional {
     event_stride: usize,
     transaction: Transaction,
-    scheme: Box<dyn Scheme>,
+    schemes: Vec<Candidate>,
+    /// Of a scheme for each part of a block.
+    choice: Choice,
     tables: Tables,
     placement: Placement,
     delivery: Delivery,
@@ -42,35 +45,39 @@ struct Transactional {
 
 impl Transactional {
     fn counters(&self) -> Counters {
-        let (mut counters, mut scheme) = (self.before, self.scheme.counters());
-        scheme.time.take_out_remote();
-        if self.scheme.counts_plans_as_useful() {
-            scheme.time.take_out_lookups(self.tables.lookup_nanoseconds());
+        let (mut counters, mut schemes) = (self.before, Counters::default());
+        self.schemes.iter().for_each(|candidate| schemes += candidate.scheme.counters());
+        schemes.time.take_out_remote();
+        if self.schemes.iter().all(|candidate| candidate.scheme.counts_plans_as_useful()) {
+            schemes.time.take_out_lookups(self.tables.lookup_nanoseconds());
         }
-        counters += scheme;
+        counters += schemes;
         counters.cpu_nanoseconds += self.team.cpu_nanoseconds();
         counters
     }
 
-    /// Events by the scheme that ran them.
+    /// Events by the scheme that ran them, if there are several.
     fn chosen(&self) -> BTreeMap<String, u64> {
         let mut chosen = self.chosen_before.clone();
-        for (scheme, events) in self.scheme.chosen() {
-            *chosen.entry(scheme.to_owned()).or_default() += events;
+        if !self.choice.is_fixed() {
+            for (candidate, events) in self.schemes.iter().zip(self.choice.events()) {
+                *chosen.entry(candidate.name.to_owned()).or_default() += events;
+            }
         }
         chosen
     }
 }
 
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    let options = scheme::threads(options)?;
     let placement = Placement::probe(options.threads, options.pin);
     make_with(scheme::make, placement, program, options)
 }
 
-/// With a scheme and a placement of the caller's own making: tests bring broken ones, to see that they are found out, and
+/// With schemes and a placement of the caller's own making: tests bring broken ones, to see that they are found out, and
 /// made-up ones.
 pub fn make_with(
-    make_scheme: impl FnOnce(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>,
+    make_schemes: impl FnOnce(&Program, &Options) -> Result<Vec<Candidate>, RunError>,
     mut placement: Placement,
     program: Program,
     options: Options,
@@ -78,16 +85,26 @@ pub fn make_with(
     let Some(transaction) = &program.transaction else {
         return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
     };
-    let scheme = make_scheme(&program, &options)?;
+    let schemes = make_schemes(&program, &options)?;
+    let ways = schemes.iter().map(|candidate| candidate.way);
+    let choice = Choice::new(ways, options.punctuation, options.allowed_threads());
+    #[cfg(test)]
+    let choice = {
+        let mut choice = choice;
+        choice.take_turns();
+        choice
+    };
     let tables = Tables::new(&program.tables, options.threads)?;
-    placement.bind(tables.rows(), scheme.homes().as_deref());
+    let homes = schemes.last().and_then(|candidate| candidate.scheme.homes());
+    placement.bind(tables.rows(), homes.as_deref());
     let arrivals = Arrivals::new(&options.rate.phases()).sleeping(options.idle == Strategy::Park);
     let delivered = Delivered::new(Sink::new(options.sink, program.hasher()?));
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: the creator of a program guarantees its addresses; the executor holds the tables as long.
         transaction: unsafe { Transaction::new(transaction, &tables)? },
-        scheme,
+        schemes,
+        choice,
         tables,
         placement,
         delivery: Delivery::new(delivered.with_latencies_of(options.latencies, &arrivals)),
@@ -108,25 +125,32 @@ impl Executor for Transactional {
                 self.event_stride, block.stride
             )));
         }
-        self.scheme.rewind();
         let clock = self.clock.start();
         let signals = self.team.signals();
-        let run = Run {
-            block,
-            events: 0..block.n,
-            offset: self.events,
-            transaction: &self.transaction,
-            tables: &self.tables,
-            placement: &self.placement,
-            delivery: &self.delivery,
-            first_ticket: self.delivery.next_ticket(),
-            arrivals: &self.arrivals,
-            clock,
-            idle: &signals.idle,
-            stopped: &signals.stopped,
-        };
-        let scheme = &*self.scheme;
-        let outcome = self.team.run(&|thread| scheme.block(thread, &run));
+        let (mut begin, mut outcome) = (0, Ok(()));
+        while begin < block.n && outcome.is_ok() {
+            let end = self.choice.end(begin..block.n);
+            let scheme = &*self.schemes[self.choice.way()].scheme;
+            scheme.rewind();
+            let run = Run {
+                block,
+                events: begin..end,
+                offset: self.events,
+                transaction: &self.transaction,
+                tables: &self.tables,
+                placement: &self.placement,
+                delivery: &self.delivery,
+                first_ticket: self.delivery.next_ticket(),
+                arrivals: &self.arrivals,
+                clock,
+                idle: &signals.idle,
+                stopped: &signals.stopped,
+            };
+            let (waits, started) = (!run.has_arrived(end), clock.now());
+            outcome = self.team.run(self.choice.threads(), &|thread| scheme.block(thread, &run));
+            self.choice.note(end - begin, (!waits).then(|| clock.now() - started));
+            begin = end;
+        }
         self.clock.stop(clock);
         self.events += block.n as u64;
         outcome
@@ -145,17 +169,22 @@ impl Executor for Transactional {
         // SAFETY: threads only work within `process`, which needs `&mut self`.
         let delivered = unsafe { self.delivery.delivered() };
         let mut memory = self.placement.to_json();
-        if self.scheme.makes_up_sockets() {
+        if self.schemes.iter().any(|candidate| candidate.scheme.makes_up_sockets()) {
             memory["sockets"] = "made up".into();
+        }
+        let mut costs = BTreeMap::new();
+        for (cost, value) in self.schemes.iter().flat_map(|candidate| candidate.scheme.costs()) {
+            *costs.entry(cost).or_default() += value;
         }
         Metrics {
             events: self.events,
+            threads: self.choice.to_json(),
             counters: self.counters(),
             seconds: self.clock.seconds(),
             binding: self.team.binding(),
             memory,
             chosen: self.chosen(),
-            costs: self.scheme.costs(),
+            costs,
             ..metrics(std::iter::once(delivered))
         }
     }

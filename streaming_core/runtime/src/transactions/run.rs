@@ -13,6 +13,7 @@ use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
 use crate::state::table::Tables;
+use crate::threads::choice::Way;
 use crate::threads::idle::Idle;
 use crate::threads::sync::{AtomicBool, Ordering};
 use crate::transactions::batch::Batch;
@@ -137,7 +138,7 @@ impl Run<'_> {
 
 /// Orders the state accesses of a block's transactions.
 pub trait Scheme: Send + Sync {
-    /// Does the work of thread `thread` for a block, or a part of it. Every thread of the team calls it. When all calls have
+    /// Does the work of thread `thread` for a block, or a part of it. Each of the scheme's threads calls it. When all calls have
     /// returned, every output of these events has been delivered.
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError>;
 
@@ -154,11 +155,6 @@ pub trait Scheme: Send + Sync {
         false
     }
 
-    /// The number of events for each way, if the scheme chooses between several.
-    fn chosen(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
     /// Whether the time to plan counts as useful, and with it the time of look-ups in indexes.
     fn counts_plans_as_useful(&self) -> bool {
         true
@@ -170,6 +166,20 @@ pub trait Scheme: Send + Sync {
     /// Times and counts of the scheme's own, by name, summed over threads. The caller sees to it that no thread is in `block`.
     fn costs(&self) -> BTreeMap<&'static str, u64> {
         BTreeMap::new()
+    }
+}
+
+/// A scheme on a number of threads, one of several between which the executor may choose.
+pub struct Candidate {
+    pub name: &'static str,
+    pub way: Way,
+    pub scheme: Box<dyn Scheme>,
+}
+
+impl Candidate {
+    /// The only scheme of an executor, on all its threads.
+    pub fn only(threads: usize, scheme: Box<dyn Scheme>) -> Vec<Self> {
+        vec![Self { name: "", way: Way { threads, part: 1 }, scheme }]
     }
 }
 

@@ -9,7 +9,7 @@
 //! time.
 
 use crate::dataflow::direct::{Direct, keyed};
-use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work, any_number};
 use crate::dataflow::lane::{Lane, Scratch, lane_of};
 use crate::error::RunError;
 use crate::executor::Executor;
@@ -21,6 +21,7 @@ use crate::program::options::Options;
 use crate::program::registry::find;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
+use crate::threads::choice::Choice;
 use crate::threads::door::Door;
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
@@ -75,7 +76,7 @@ type Morsel = Dataflow<Batches>;
 /// # Errors
 /// `Invalid`: an order that does not exist, or none where the application does not say what agrees then.
 pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    Ok(Box::new(morsel(&program, &options)?))
+    Ok(Box::new(morsel(&program, &options.within_cores())?))
 }
 
 fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
@@ -84,7 +85,7 @@ fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
         Some(_) if !ordered => PARTITIONS * options.threads,
         _ => 1,
     };
-    Dataflow::new(program, options, ordered, 1, partitions, |frame| {
+    Dataflow::new(program, options, any_number(options), ordered, 1, partitions, |frame| {
         let worker = || BatchWorker {
             direct: Direct::new(&frame.chain),
             part: PartitionRows { positions: Vec::new(), rows: RowBuffer::new(8, false), hashes: Vec::new() },
@@ -104,7 +105,7 @@ fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
 }
 
 impl Work for Batches {
-    fn begin(&mut self, _frame: &mut Frame, _n: usize) -> Result<(), RunError> {
+    fn begin(&mut self, _frame: &mut Frame, _n: usize, _choice: &Choice) -> Result<(), RunError> {
         // Batches are numbered anew in each block.
         self.next = CachePadded::default();
         self.turns.iter_mut().for_each(|turn| *turn = Door::default());

@@ -21,6 +21,7 @@ fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
     for (threads, batch) in pairs(&[1, 2, 3, 8], &[1, 7, 256]) {
         let options = options(threads, batch, "total");
         let mut executor = morsel(&pipeline.program(), &options).unwrap();
+        executor.choice.take_turns();
         check(pipeline, blocks, &mut executor, &options);
     }
 }

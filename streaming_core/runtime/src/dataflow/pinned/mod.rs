@@ -13,6 +13,9 @@
 //! consumers, and copies rows into tuples that it refills (`pairs.rs`). A thread cycles through its tasks. It skips a task without
 //! input, or without room for output. So any number of replicas can share any number of threads.
 //!
+//! Without a plan, there is a replica per thread, and any number of threads may take part in a block (`threads/choice.rs`):
+//! of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks.
+//!
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
 //! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism
 //! `vsn_esg` there are no such tasks: producers insert into an elastic ScaleGate, and each replica reads it with a handle of
@@ -34,7 +37,8 @@ mod step;
 mod task;
 mod wiring;
 
-use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work, any_number};
+use crate::dataflow::windowed::PARALLELISMS;
 use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Executor;
@@ -43,6 +47,7 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::program::registry::find;
+use crate::threads::choice::{Choice, Way};
 use crate::threads::own::Own;
 use crate::threads::sync::AtomicI64;
 
@@ -54,7 +59,7 @@ use role::Role;
 use step::step;
 use task::{Network, Step, Task};
 use wiring::graph::Graph;
-use wiring::wire;
+use wiring::{wakes, wire};
 
 /// The executor; see the module.
 type Pinned = Dataflow<Tasks>;
@@ -62,8 +67,10 @@ type Pinned = Dataflow<Tasks>;
 /// All tasks.
 #[derive(Debug)]
 struct Tasks {
-    /// The tasks of each thread, upstream first.
+    /// The tasks of each thread: those of one thread of the plan, upstream first, then those of another.
     tasks: Own<Vec<Task>>,
+    /// Threads that take part: the first ones.
+    threads: usize,
     network: Network,
 }
 
@@ -72,7 +79,17 @@ struct Tasks {
 /// # Errors
 /// `Invalid`: an option names a strategy that does not exist, or the plan does not fit the program.
 pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    let options = if leaves_threads_open(&options) { options.within_cores() } else { options };
     Ok(Box::new(pinned(&program, &options)?))
+}
+
+/// Whether the options say nothing of replicas and their threads, and nothing that is a published algorithm's.
+fn leaves_threads_open(options: &Options) -> bool {
+    let is = |option: &Option<String>, default: &str| option.as_deref().is_none_or(|name| name == default);
+    let has_defaults = is(&options.channel, CHANNELS[0].0)
+        && is(&options.parallelism, PARALLELISMS[0].0)
+        && is(&options.controller, "none");
+    has_defaults && options.plan.is_empty() && options.schedule.is_empty()
 }
 
 fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
@@ -86,13 +103,20 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     check_schedule(program, options, &plan)?;
     let replicas = |operator: usize| plan.operators[operator].len();
     let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
-    let (options, threads) = (&Options { merge_threads: mergers, ..options.clone() }, options.threads + mergers);
-    Dataflow::new(program, options, channel.is_ordered(), plan.sink.len(), replicas, |frame| {
+    let choice = if leaves_threads_open(options) {
+        any_number(options)
+    } else {
+        let way = Way { threads: plan.threads(), part: 1 };
+        Choice::new([way], 1, options.threads).limited_by("the plan has no tasks for more")
+    };
+    let (options, threads) =
+        (&Options { threads: plan.threads(), merge_threads: mergers, ..options.clone() }, plan.threads() + mergers);
+    Dataflow::new(program, options, choice, channel.is_ordered(), plan.sink.len(), replicas, |frame| {
         let (preparer, windows) = (&frame.preparer, &frame.windows);
         let (outlets, tasks) = wire(&Graph::new(program, &plan, channel, preparer, windows), threads, options.batch);
         debug_assert!(tasks[options.threads..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
-        Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
+        Tasks { tasks: tasks.into_iter().collect(), threads, network: Network { outlets, failed_at } }
     })
 }
 
@@ -121,12 +145,33 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
     Ok(())
 }
 
+impl Tasks {
+    /// Gives the tasks of the plan's threads to the first `threads` threads.
+    fn deal(&mut self, threads: usize, frame: &Frame) {
+        let mut dealt: Vec<Vec<Task>> = (0..self.tasks.len()).map(|_| Vec::new()).collect();
+        for thread in 0..self.tasks.len() {
+            // SAFETY: borrowed mutably, so no thread is at work.
+            for task in unsafe { self.tasks.with_mut(thread, std::mem::take) } {
+                dealt[task.planned % threads].push(task);
+            }
+        }
+        wakes::connect(&mut dealt, &frame.windows);
+        self.tasks = dealt.into_iter().collect();
+        self.threads = threads;
+    }
+}
+
 impl Work for Tasks {
+    fn begin(&mut self, frame: &mut Frame, _n: usize, choice: &Choice) -> Result<(), RunError> {
+        if !choice.is_fixed() && choice.threads() != self.threads {
+            self.deal(choice.threads(), frame);
+        }
+        Ok(())
+    }
+
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
         // SAFETY: each thread has its own.
-        unsafe {
-            self.tasks.with_mut(thread, |tasks| go_round(tasks, thread, &self.network, job, self.tasks.len() == 1))
-        }
+        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, thread, &self.network, job, self.threads == 1)) }
     }
 
     fn counters(&self) -> Counters {
@@ -141,7 +186,7 @@ impl Work for Tasks {
     }
 
     fn tasks(&self, frame: &Frame) -> Value {
-        let about = |task: &Task, thread: usize| {
+        let about = |task: &Task| {
             let name = |operator: usize| &frame.chain.operators[operator].name[..];
             let (role, operator) = match &task.role {
                 Role::Source { .. } => ("source", SOURCE),
@@ -153,11 +198,11 @@ impl Work for Tasks {
             let mut json = task.cost.to_json();
             json["role"] = role.into();
             json["operator"] = operator.into();
-            json["thread"] = thread.into();
+            json["thread"] = task.planned.into();
             json
         };
         let of_thread = |thread| {
-            let all = |tasks: &Vec<Task>| tasks.iter().map(|task| about(task, thread)).collect::<Vec<_>>();
+            let all = |tasks: &Vec<Task>| tasks.iter().map(about).collect::<Vec<_>>();
             // SAFETY: no thread is at work.
             unsafe { self.tasks.with(thread, all) }
         };

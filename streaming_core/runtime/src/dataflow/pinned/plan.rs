@@ -74,6 +74,12 @@ impl Plan {
         several.map(|(_, replicas)| replicas).sum()
     }
 
+    /// The number of threads, up to the last one that has a task.
+    pub fn threads(&self) -> usize {
+        let places = self.operators.iter().chain([&self.source, &self.sink]).flatten();
+        places.max().map_or(1, |last| last + 1)
+    }
+
     /// The threads of the producers of `origin`.
     pub fn of(&self, origin: Origin) -> &[usize] {
         match origin {

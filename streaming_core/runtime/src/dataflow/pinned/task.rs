@@ -58,6 +58,8 @@ pub(super) struct Wakes {
 #[derive(Debug)]
 pub(super) struct Task {
     pub role: Role,
+    /// The thread that the plan names.
+    pub planned: usize,
     pub inlet: Inlet,
     /// The number of its outlet, or of the first if it has several. The sink has none.
     pub outlet: Option<usize>,
@@ -113,6 +115,7 @@ impl Task {
     pub fn new(role: Role, inlet: Inlet, outlet: Option<usize>, stride: usize) -> Self {
         Self {
             role,
+            planned: 0,
             inlet,
             outlet,
             pairs: None,

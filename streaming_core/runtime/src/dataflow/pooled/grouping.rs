@@ -30,6 +30,7 @@ impl Grouping {
             Self::Queue(Partitions::OnePerWorker, _) => threads.min(MOST_LANES),
             Self::Queue(Partitions::AsConfigured, configured) => *configured,
             Self::Queue(Partitions::ByCost, _) if keys > FEW_KEYS => lanes,
+            Self::Queue(Partitions::ByCost, _) if threads == 1 => 1,
             Self::Queue(Partitions::ByCost, _) if lanes == 1 && share > MANY_LANES => {
                 (LANES_PER_THREAD * threads).min(MOST_LANES)
             }

@@ -17,6 +17,9 @@
 //! scheduler. The `queue` decides how a stage hands out its lanes. The `reorder` buffer restores the order. README.md argues
 //! that nothing overflows, and that no workers wait in a circle. With one thread and the default strategies, batches pass
 //! straight through (`direct`).
+//!
+//! With the default strategies, any number of workers may take part in a section of a block (`threads/choice.rs`). All can take
+//! any lane and any step, so the others are not missed. Channels start anew when the number changes, with no batch in flight.
 
 mod estimates;
 mod grouping;
@@ -36,13 +39,14 @@ mod strategies;
 mod times;
 mod worklist;
 
-use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work, any_number};
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::threads::choice::Choice;
 
 use grouping::Grouping;
 use place::Allotment;
@@ -63,6 +67,7 @@ type Pooled = Dataflow<Pool>;
 /// `Invalid`: an option names a strategy that does not exist.
 pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     let strategies = Strategies::named(&options)?;
+    let options = if strategies.is_default { options.within_cores() } else { options };
     Ok(Box::new(pooled(&program, &options, strategies, strategies.grouping(&options))?))
 }
 
@@ -72,7 +77,9 @@ fn pooled(
     strategies: Strategies,
     grouping: Grouping,
 ) -> Result<Pooled, RunError> {
-    Dataflow::new(program, options, true, 1, |_| 1, |frame| Pool::new(&frame.chain, strategies, grouping, options))
+    let choice = if strategies.is_default { any_number(options) } else { Choice::fixed(options.threads) };
+    let pool = |frame: &Frame| Pool::new(&frame.chain, strategies, grouping, options);
+    Dataflow::new(program, options, choice, true, 1, |_| 1, pool)
 }
 
 impl Work for Pool {
@@ -82,8 +89,8 @@ impl Work for Pool {
         if self.is_direct { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize).min(most) }
     }
 
-    fn begin(&mut self, frame: &mut Frame, n: usize) -> Result<(), RunError> {
-        self.regroup(frame)?;
+    fn begin(&mut self, frame: &mut Frame, n: usize, choice: &Choice) -> Result<(), RunError> {
+        self.regroup(frame, choice)?;
         self.begin_section(n, frame.batch);
         Ok(())
     }

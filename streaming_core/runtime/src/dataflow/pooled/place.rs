@@ -165,7 +165,7 @@ impl Pool {
     /// M: workers that may be at a place at the same time.
     fn degree(&self, place: usize) -> usize {
         match self.places[place] {
-            Place::Step(_) => self.workers.len(),
+            Place::Step(_) => self.threads,
             Place::Stage { index, .. } => self.stages[index].lanes,
         }
     }

@@ -86,8 +86,10 @@ pub struct Pool {
     pub scheduler: Scheduler,
     /// The places that the heuristic sees.
     pub places: Vec<Place>,
+    /// Workers that take part: the first ones.
+    pub threads: usize,
     /// One thread takes batches straight through the chain, without queues, buffers and heuristic. Only the default
-    /// strategies do so.
+    /// strategies do so, while no stage has several lanes.
     pub is_direct: bool,
     /// Nanoseconds of work after which a worker chooses anew.
     pub slice: u64,
@@ -158,6 +160,7 @@ impl Pool {
             estimates: Estimates::new(threads, places.len()),
             scheduler: Scheduler::new(Times::new(options.throughput_window * 1_000, places.len())),
             places,
+            threads,
             is_direct,
             slice,
             stages: (0..chain.stateful.len())

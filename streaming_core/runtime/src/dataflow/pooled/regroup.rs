@@ -7,13 +7,32 @@ use crate::dataflow::pooled::pool::Pool;
 use crate::dataflow::pooled::stage::Stage;
 use crate::error::RunError;
 use crate::program::OperatorKind;
+use crate::threads::choice::Choice;
 
 impl Pool {
-    /// Splits stages that would keep the others waiting into lanes, and joins those that would not.
+    /// Lets as many workers take part as `choice` has it. Splits stages that would keep the others waiting into lanes, and joins
+    /// those that would not.
     ///
     /// Between blocks, when no batch is in flight.
-    pub fn regroup(&mut self, frame: &mut Frame) -> Result<(), RunError> {
-        let threads = self.workers.len();
+    pub fn regroup(&mut self, frame: &mut Frame, choice: &Choice) -> Result<(), RunError> {
+        let threads = choice.threads();
+        let mut changed = self.threads != threads;
+        self.threads = threads;
+        // A trial is too short for other lanes to pay.
+        if !choice.is_trial() {
+            changed |= self.group(frame)?;
+        }
+        if changed {
+            self.restart(frame);
+        }
+        let is_alone = self.workers.len() == 1 || threads == 1 && frame.lanes.iter().all(|lanes| lanes.count() == 1);
+        self.is_direct = is_alone && self.strategies.is_default;
+        Ok(())
+    }
+
+    /// Returns whether it has split or joined a stage; `restart` must follow.
+    fn group(&mut self, frame: &mut Frame) -> Result<bool, RunError> {
+        let threads = self.threads;
         let costs = self.estimates.all();
         let all: f64 = costs.iter().sum();
         let mut changed = false;
@@ -35,10 +54,7 @@ impl Pool {
             self.split(k, count, frame)?;
             changed = true;
         }
-        if changed {
-            self.restart(frame);
-        }
-        Ok(())
+        Ok(changed)
     }
 
     /// Gives stage `k` that many lanes; `restart` must follow.
@@ -61,9 +77,7 @@ impl Pool {
     fn restart(&mut self, frame: &Frame) {
         let window = self.window as usize;
         self.stages = (frame.lanes.iter().enumerate())
-            .map(|(index, lanes)| {
-                Stage::new(&frame.chain, index, lanes.count(), self.workers.len(), window, self.strategies)
-            })
+            .map(|(index, lanes)| Stage::new(&frame.chain, index, lanes.count(), self.threads, window, self.strategies))
             .collect();
         self.back = (self.strategies.reorder)(window);
         self.restart_source();

@@ -34,6 +34,7 @@ fn options(threads: usize, batch: usize, channel: &str) -> Options {
 
 fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
     let mut executor = pinned(&pipeline.program(), &options).unwrap();
+    executor.choice.take_turns();
     crate::dataflow::testing::pipelines::check(pipeline, blocks, &mut executor, &options);
     if options.channel.as_deref() != Some("gate") {
         return;
@@ -42,6 +43,7 @@ fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
     let [kept, added] = [SinkKind::Parquet, SinkKind::Digest].map(|sink| {
         let options = Options { sink, ..options.clone() };
         let mut executor = pinned(&pipeline.program(), &options).unwrap();
+        executor.choice.take_turns();
         let mut outcome = || {
             blocks.iter().try_for_each(|block| executor.process(&block.block()))?;
             executor.finish(blocks.iter().map(|block| block.rows.len() as i64).sum())

@@ -21,6 +21,7 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
         for parallelism in ["vsn", "vsn_esg", "sn"] {
             let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
             let mut executor = pinned(&windows.program(detour), &options).unwrap();
+            executor.choice.take_turns();
             let result = outputs(&blocks, &mut executor);
             assert_eq!(result, wanted, "{windows:?} {options:?} {detour}");
             if result.1.is_none() {
@@ -36,6 +37,7 @@ fn check_single(single: Single, rows: &[[i64; 3]], block: usize, options: &Optio
     for parallelism in ["vsn", "vsn_esg", "sn"] {
         let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
         let mut executor = pinned(&single.program(), &options).unwrap();
+        executor.choice.take_turns();
         assert_eq!(outputs(&blocks, &mut executor), (single.model(&blocks), None), "{single:?} {options:?}");
     }
 }

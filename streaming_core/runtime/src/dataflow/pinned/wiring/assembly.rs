@@ -52,7 +52,7 @@ impl<'a> Assembly<'a> {
 
     /// Adds a task to a thread.
     pub fn add(&mut self, thread: usize, task: Task) {
-        self.tasks[thread].push(Task { numbered: self.graph.numbered, ..task });
+        self.tasks[thread].push(Task { planned: thread, numbered: self.graph.numbered, ..task });
     }
 
     /// Adds a merge task, on a thread of its own: the last ones.

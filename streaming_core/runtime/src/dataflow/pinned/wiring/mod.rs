@@ -14,7 +14,7 @@ mod outlets;
 mod ranks;
 mod replicas;
 mod sources;
-mod wakes;
+pub mod wakes;
 
 use crate::dataflow::channel::outlet::Outlet;
 use crate::dataflow::pinned::task::Task;

@@ -73,7 +73,7 @@ impl Rehearsal {
     fn new(pipeline: &Pipeline, options: Options, events: usize) -> Self {
         let mut executor = make_pooled(pipeline, options, None).unwrap();
         let events = Events::integers(0, &vec![(7, 1); events]);
-        executor.work.begin(&mut executor.frame, events.rows.len()).unwrap();
+        executor.work.begin(&mut executor.frame, events.rows.len(), &executor.choice).unwrap();
         Self { executor, events, spy: Spy::default() }
     }
 

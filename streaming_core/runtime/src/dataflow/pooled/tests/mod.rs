@@ -17,6 +17,7 @@ use crate::output::clock::Clock;
 use crate::output::digest::Digest;
 use crate::output::sink::SinkKind;
 use crate::program::options::Rate;
+use crate::threads::choice::Choice;
 use crate::threads::reorder::BUFFERS;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
@@ -84,6 +85,7 @@ fn by(way: &Options, rest: Options) -> Options {
 
 fn check(pipeline: &Pipeline, blocks: &[Events], options: Options, grouping: Option<Grouping>) {
     let mut executor = make_pooled(pipeline, options.clone(), grouping.clone()).unwrap();
+    executor.choice.take_turns();
     pipelines::check(pipeline, blocks, &mut executor, &(options, grouping));
 }
 
@@ -261,7 +263,7 @@ fn numbered_with(fault: impl FnOnce(&mut [u32])) -> (Digest, bool) {
     let pipeline = Pipeline::chain(&[stateless(1), partitioned(4, false)], false);
     let options = Options { sink: SinkKind::Digest, ..options(2, 10) };
     let mut executor = make_pooled(&pipeline, options, Some(Grouping::InTurn(vec![5]))).unwrap();
-    executor.work.begin(&mut executor.frame, 20).unwrap();
+    executor.work.begin(&mut executor.frame, 20, &Choice::fixed(2)).unwrap();
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
     let (pool, job) = (&executor.work, executor.frame.job(&block));
@@ -305,8 +307,9 @@ fn wrong_numbers_in_a_lane_are_noticed() {
 
 /// The numbers of events of the batches that can be started one second after the start.
 fn started(options: Options, n: usize) -> Vec<usize> {
+    let threads = options.threads;
     let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options, None).unwrap();
-    executor.work.begin(&mut executor.frame, n).unwrap();
+    executor.work.begin(&mut executor.frame, n, &Choice::fixed(threads)).unwrap();
     let events = Events::integers(0, &some(n, 5));
     let block = events.block();
     let mut job = executor.frame.job(&block);
@@ -449,7 +452,7 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
         let options = by(&way, options(3, 7));
         let strategies = Strategies::named(&options).unwrap();
         let mut executor = pooled(&pipeline.program(), &options, strategies, Grouping::InTurn(vec![5])).unwrap();
-        executor.work.regroup(&mut executor.frame).unwrap();
+        executor.work.regroup(&mut executor.frame, &executor.choice).unwrap();
         let window = executor.work.slots.len() as u64;
         executor.work.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
         let mut rows = Vec::new();
@@ -465,7 +468,7 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
 fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
     let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options(2, 10), None).unwrap();
     executor.work.back = back;
-    executor.work.begin(&mut executor.frame, 20).unwrap();
+    executor.work.begin(&mut executor.frame, 20, &executor.choice).unwrap();
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
     let (pool, job) = (&executor.work, executor.frame.job(&block));

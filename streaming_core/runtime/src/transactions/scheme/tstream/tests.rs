@@ -1,6 +1,7 @@
 use super::*;
 use crate::threads::sync::Arc;
 use crate::transactions::executor;
+use crate::transactions::run::Candidate;
 use crate::transactions::testing::bank::comparison::{check_engine, flat, options};
 use crate::transactions::testing::bank::kernels::{Transfer, program};
 
@@ -22,9 +23,9 @@ fn ran(transfers: &[(u32, u32)], threads: usize, pool: &str) -> Arc<Tstream> {
     let event = |(seq, &(from, to))| Transfer { seq: seq as i64, kind: 0, from, to, item: 0, amount: 10 };
     let events: Vec<Transfer> = transfers.iter().enumerate().map(event).collect();
     let mut kept = None;
-    let make = |program: &Program, options: &Options| -> Result<Box<dyn Scheme>, RunError> {
+    let make = |program: &Program, options: &Options| -> Result<_, RunError> {
         let scheme = kept.insert(Arc::new(tstream(program, options)?)).clone();
-        Ok(Box::new(Kept(scheme)))
+        Ok(Candidate::only(threads, Box::new(Kept(scheme))))
     };
     let options = options("tstream", threads, 100_000, pool);
     let engine = executor::make_with(make, flat(threads), program(64, 1), options).unwrap();

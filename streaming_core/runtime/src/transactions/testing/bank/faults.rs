@@ -10,7 +10,7 @@ use crate::transactions::batch::Batch;
 use crate::transactions::executor;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::planner::Planner;
-use crate::transactions::run::{Run, Scheme};
+use crate::transactions::run::{Candidate, Run, Scheme};
 use crate::transactions::testing::bank::comparison::{check_engine, events, flat, options};
 use crate::transactions::testing::bank::kernels::{VERDICT, program};
 use std::panic::AssertUnwindSafe;
@@ -100,7 +100,7 @@ fn a_faulty_scheme_is_found_out() {
     let events = events(2000, 6, 3, 1, 23);
     let message_of = |fault| {
         let make_scheme =
-            |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> { Ok(Box::new(Faulty(fault))) };
+            |_: &Program, _: &Options| -> Result<_, RunError> { Ok(Candidate::only(1, Box::new(Faulty(fault)))) };
         let engine = executor::make_with(make_scheme, flat(1), program(6, 3), options("owners", 1, 500, "")).unwrap();
         let checked =
             std::panic::catch_unwind(AssertUnwindSafe(|| check_engine(engine, [6, 3], &events, 640, "faulty")));

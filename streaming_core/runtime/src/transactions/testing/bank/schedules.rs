@@ -12,7 +12,7 @@ use crate::transactions::batch::Batch;
 use crate::transactions::executor;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::planner::Planner;
-use crate::transactions::run::{Run, Scheme};
+use crate::transactions::run::{Candidate, Run, Scheme};
 use crate::transactions::testing::bank::comparison::{bytes, check, events, flat, options, process, verdicts};
 use crate::transactions::testing::bank::kernels::{Transfer, VERDICT, program, sequential};
 use crate::transactions::testing::bank::pools;
@@ -85,8 +85,8 @@ fn shuttle_a_race_is_found_out() {
     static EQUAL: AtomicU64 = AtomicU64::new(0);
     static DIFFERENT: AtomicU64 = AtomicU64::new(0);
     explore(|events| {
-        let make_scheme = |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> {
-            Ok(Box::new(Unordered(AtomicUsize::new(0))))
+        let make_scheme = |_: &Program, _: &Options| -> Result<_, RunError> {
+            Ok(Candidate::only(2, Box::new(Unordered(AtomicUsize::new(0)))))
         };
         let mut engine =
             executor::make_with(make_scheme, flat(2), program(5, 3), options("owners", 2, 500, "")).unwrap();
