@@ -14,9 +14,8 @@ use crate::transactions::delivery::Timing;
 use crate::transactions::outcome::Columns;
 use crate::transactions::planner::Planner;
 use crate::transactions::run::Run;
-use crate::transactions::scheme::owners::Layout;
-use crate::transactions::scheme::owners::ranges::{self, Load, Ranges};
-use crate::transactions::scheme::owners::spanning::{Note, Part};
+use crate::transactions::scheme::owners::exchange::{Note, Part};
+use crate::transactions::scheme::owners::ranges::{self, Layout, Load, Ranges};
 
 /// Marks an event that spans shares, in `Deal::shares`.
 pub(super) const SPANS: u32 = 1 << 31;

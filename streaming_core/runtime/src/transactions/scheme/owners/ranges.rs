@@ -90,6 +90,15 @@ pub(super) fn bucket(place: u32) -> usize {
     (place >> SHIFT) as usize & (BUCKETS - 1)
 }
 
+/// What is known of rows.
+pub(super) struct Layout {
+    /// Per table: the factor from a row to its place.
+    pub scales: Vec<u64>,
+    /// Bytes of a captured row, and of a read's result.
+    pub stride: usize,
+    pub result: usize,
+}
+
 /// A set of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Buckets([u64; BUCKETS.div_ceil(64)]);

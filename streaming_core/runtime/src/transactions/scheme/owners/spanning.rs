@@ -16,76 +16,16 @@ use crate::error::RunError;
 use crate::program::kernel::{Access, ApplyContext, decision, kind};
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
-use crate::threads::sync::{AtomicU64, Ordering};
 use crate::transactions::batch::Batch;
 use crate::transactions::outcome::Columns;
 use crate::transactions::run::Run;
-use crate::transactions::scheme::owners::Layout;
 use crate::transactions::scheme::owners::batches::{Deal, Planned, SPANS};
-use crate::transactions::scheme::owners::ranges::{Buckets, place};
+use crate::transactions::scheme::owners::exchange::{Fate, Part};
+use crate::transactions::scheme::owners::ranges::{Buckets, Layout, place};
 use crate::transactions::workbench::Workbench;
 
 /// Events that wait for a verdict at a time: enough that the thread of the verdict comes by meanwhile.
 const DEFERRED: usize = 32;
-
-/// What a share tells the others of an event. The share writes it, all read it.
-#[derive(Debug, Default)]
-pub(super) struct Note {
-    /// The address of the event's captures, with those of the share's rows.
-    captures: AtomicU64,
-    /// The ticket of the batch, then whether a condition failed, then 1.
-    verdict: AtomicU64,
-}
-
-impl Note {
-    fn write(&self, ticket: u64, captures: u64, failed: bool) {
-        // ORDERING: Relaxed; published by the next store.
-        self.captures.store(captures, Ordering::Relaxed);
-        // ORDERING: Release passes on the captured rows.
-        self.verdict.store(ticket << 2 | u64::from(failed) << 1 | 1, Ordering::Release);
-    }
-
-    /// Whether a condition failed, and the captures; None: not written yet.
-    fn read(&self, ticket: u64) -> Option<(bool, u64)> {
-        // ORDERING: Acquire takes over the captured rows.
-        let verdict = self.verdict.load(Ordering::Acquire);
-        // ORDERING: Relaxed; written before the verdict, and not again while the batch is in flight.
-        (verdict >> 2 == ticket && verdict & 1 == 1).then(|| (verdict & 2 != 0, self.captures.load(Ordering::Relaxed)))
-    }
-}
-
-/// What became of a batch in a share. Others read it.
-pub(super) struct Part {
-    /// Per planned event with conditions.
-    fates: Vec<Fate>,
-    /// The rows that the share has captured, or taken over, at the offsets of the deal.
-    captures: Vec<u64>,
-    /// Results of the share's reads, in the order of events.
-    results: Vec<u8>,
-    /// The address of `results`.
-    base: u64,
-}
-
-/// A planned event in a share: its decision, as far as the share knows it, and the address of its captures.
-#[derive(Clone, Copy, Default)]
-struct Fate {
-    decision: u32,
-    captures: u64,
-}
-
-impl Part {
-    pub fn new() -> Self {
-        Self { fates: Vec::new(), captures: Vec::new(), results: Vec::new(), base: 0 }
-    }
-
-    /// Makes room for a batch.
-    pub fn begin(&mut self, deal: &Deal, share: usize, layout: &Layout) {
-        self.fates.resize(deal.planned.len().max(self.fates.len()), Fate::default());
-        self.captures.resize(deal.captured.max(self.captures.len()), 0);
-        self.results.resize((deal.reads[share] * layout.result).max(self.results.len()), 0);
-        self.base = self.results.as_ptr() as u64;
-    }
-}
 
 /// A thread's own data for events that span shares.
 #[derive(Debug, Default)]
