@@ -190,10 +190,10 @@ class Rounds:
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples) or self._by_role(samples):
                 row["costs"] = parts
-            if threads := samples[-1].threads:
-                row["worked"] = statistics.median_high(s.threads.worked for s in samples if s.threads)
-                if threads.why:
-                    row["why_idle"] = threads.why
+            if crews := [sample.threads for sample in samples if sample.threads]:
+                row["worked"] = statistics.median_high(one.worked for one in crews)
+                if crews[-1].why:
+                    row["why_idle"] = crews[-1].why
             if samples[0].balance:
                 row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
             if samples[0].tasks:

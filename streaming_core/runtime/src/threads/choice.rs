@@ -4,8 +4,8 @@
 //!
 //! A block runs in segments, each in one way. A run begins with the last way, which uses the most threads. From time to
 //! time another way is tried for a short while. The more a trial is expected to cost, the later it comes. The last
-//! trial of the way gives that cost; before the first one, a way is expected to be the slower, the fewer threads it
-//! has. So trials take a small part of the time, however slow the other ways are, and the nearest ways are tried first.
+//! trial of the way gives that cost. Before the first one, a way with fewer threads is expected to be slower.
+//! So trials take a small part of the time, however slow the other ways are, and the nearest ways are tried first.
 //!
 //! Times say nothing while threads wait for events to arrive. Such segments decide nothing, and begin no trial.
 
@@ -229,7 +229,7 @@ impl Choice {
         let wait = WAIT.max((loss / BUDGET) as usize);
         // A change may be a mistake, unless the ways are far apart.
         let is_close = self.ways[way].cost < SLOWER * self.ways[self.fastest].cost;
-        let soon = self.trial(way) as usize * 2 << (2 * self.confirmed.min(8));
+        let soon = (self.trial(way) as usize * 2) << (2 * self.confirmed.min(8));
         if is_close { wait.min(soon) } else { wait }
     }
 
@@ -371,16 +371,16 @@ mod tests {
 
     #[test]
     fn the_reason_for_idle_threads_is_told() {
-        let told = |most, allowed, segments: &[usize]| {
+        let reason = |most, allowed, segments: &[usize]| {
             let mut choice = Choice::new(widths(most).map(|threads| Way { threads, part: 1 }), 1, allowed);
             for (way, &events) in segments.iter().enumerate() {
                 choice.ways[way].events = events as u64;
             }
             choice.to_json()
         };
-        assert_eq!(told(2, 16, &[10, 90]), json!({"worked": 2, "of": 16, "why": "2 cores"}));
-        assert_eq!(told(2, 16, &[90, 10]), json!({"worked": 1, "of": 16, "why": "fewer threads were faster"}));
-        assert_eq!(told(1, 2, &[5]), json!({"worked": 1, "of": 2, "why": "1 core"}));
-        assert_eq!(told(4, 4, &[]), json!({"worked": 4, "of": 4, "why": null}));
+        assert_eq!(reason(2, 16, &[10, 90]), json!({"worked": 2, "of": 16, "why": "2 cores"}));
+        assert_eq!(reason(2, 16, &[90, 10]), json!({"worked": 1, "of": 16, "why": "fewer threads were faster"}));
+        assert_eq!(reason(1, 2, &[5]), json!({"worked": 1, "of": 2, "why": "1 core"}));
+        assert_eq!(reason(4, 4, &[]), json!({"worked": 4, "of": 4, "why": null}));
     }
 }

@@ -13,8 +13,8 @@
 //! consumers, and copies rows into tuples that it refills (`pairs.rs`). A thread cycles through its tasks. It skips a task without
 //! input, or without room for output. So any number of replicas can share any number of threads.
 //!
-//! Without a plan, there is a replica per thread, and any number of threads may take part in a block (`threads/choice.rs`):
-//! of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks.
+//! Without a plan, there is a replica per thread, and any number of threads may take part in a block (`threads/choice.rs`).
+//! Of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks.
 //!
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
 //! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism

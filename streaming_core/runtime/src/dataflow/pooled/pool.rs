@@ -95,7 +95,7 @@ pub struct Pool {
     pub slice: u64,
     pub stages: Vec<Stage>,
     pub slots: Vec<Slot>,
-    /// The stage whose lanes digest their own outputs, if it has several: nothing is behind it but stateless operators and a sink
+    /// The stage whose lanes digest their own outputs, if it has several. Nothing is behind it but stateless operators and a sink
     /// that keeps no rows, and every input has one output. So the outputs need not meet again: their numbers are those of the
     /// inputs.
     pub numbered: Option<usize>,

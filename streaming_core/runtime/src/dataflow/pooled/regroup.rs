@@ -1,4 +1,4 @@
-//! Regrouping: stages are split into lanes, and joined again, between blocks.
+//! Regrouping splits stages into lanes, and joins them again, between blocks.
 
 use crate::dataflow::frame::Frame;
 use crate::dataflow::lane::Partitioning;
@@ -30,7 +30,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns whether it has split or joined a stage; `restart` must follow.
+    /// Returns whether it has split or joined a stage. Then `restart` must follow.
     fn group(&mut self, frame: &mut Frame) -> Result<bool, RunError> {
         let threads = self.threads;
         let costs = self.estimates.all();

@@ -9,15 +9,15 @@
 //! of all finders by (seq, stream, rank). So a replica takes its rows in the order in which it would take all rows.
 //!
 //! *Exactness.* An epoch begins behind all events that are dealt (`epochs.rs`). So a finder knows all epochs up to the
-//! events that it takes, and the owner of a key at a row is the same for the finder and for the replica. A replica goes
+//! events that it takes. The owner of a key at a row is the same for the finder and for the replica. A replica goes
 //! over to the epoch before its first row of it, or at the end of a batch. Rows of one batch may belong to several
 //! epochs.
 //!
 //! *No deadlock.* A finder fills one slot in each queue at once, and needs room in all. A replica that has nothing in a
 //! batch still gets its `upto`. So queues fill and empty together, as the one outlet did that all replicas read.
 //!
-//! *Cost.* Of a row, the words of each key cross once from a finder to its owner: (row + 2 words + keys * (2 words +
-//! key)) / 64 cache lines per owner. Before, all keys of a row went to every replica, which looked through all of them.
+//! *Cost.* The words of each key cross once from a finder to its owner. That is (row + 2 words + keys * (2 words +
+//! key)) / 64 cache lines of a row per owner. Before, all keys of a row went to every replica, which looked through all of them.
 //!
 //! Three things depend on all rows and must be the same for all replicas, although no replica sees all rows:
 //!

@@ -24,22 +24,24 @@ type Make = fn(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>;
 
 #[derive(Clone, Copy)]
 enum Strategy {
-    /// On all threads.
-    Scheme(Make),
+    /// As published, on all threads.
+    Published(Make),
+    /// Our own, on no more threads than cores.
+    Ours(Make),
     /// The fastest of several, on as many threads as pay.
     Auto,
 }
 
 /// The registry: adding a scheme touches its file and this table.
 const SCHEMES: &[(&str, Strategy)] = &[
-    ("owners", Strategy::Scheme(owners::make)),
-    ("tstream", Strategy::Scheme(tstream::make)),
-    ("serial", Strategy::Scheme(serial::make)),
-    ("lock", Strategy::Scheme(lock::make)),
-    ("mvlk", Strategy::Scheme(mvlk::make)),
-    ("pat", Strategy::Scheme(pat::make)),
+    ("owners", Strategy::Ours(owners::make)),
+    ("tstream", Strategy::Published(tstream::make)),
+    ("serial", Strategy::Ours(serial::make)),
+    ("lock", Strategy::Published(lock::make)),
+    ("mvlk", Strategy::Published(mvlk::make)),
+    ("pat", Strategy::Published(pat::make)),
     ("auto", Strategy::Auto),
-    ("no_lock", Strategy::Scheme(no_lock::make)),
+    ("no_lock", Strategy::Published(no_lock::make)),
 ];
 
 fn strategy(options: &Options) -> Result<Strategy, RunError> {
@@ -50,12 +52,13 @@ fn strategy(options: &Options) -> Result<Strategy, RunError> {
 pub fn make(program: &Program, options: &Options) -> Result<Vec<Candidate>, RunError> {
     match strategy(options)? {
         Strategy::Auto => auto::make(program, options),
-        Strategy::Scheme(make) => Ok(Candidate::only(options.threads, make(program, options)?)),
+        Strategy::Published(make) | Strategy::Ours(make) => {
+            Ok(Candidate::only(options.threads, make(program, options)?))
+        }
     }
 }
 
-/// The options with the threads that the scheme uses: `auto` no more than there are cores, any other scheme all of them.
+/// The options with the threads that the scheme uses: a published one all of them, ours no more than there are cores.
 pub fn threads(options: Options) -> Result<Options, RunError> {
-    let is_auto = matches!(strategy(&options)?, Strategy::Auto);
-    Ok(if is_auto { options.within_cores() } else { options })
+    Ok(if matches!(strategy(&options)?, Strategy::Published(_)) { options } else { options.within_cores() })
 }

@@ -67,7 +67,7 @@ pub struct Replica {
     /// reads this `last` and looks the key up again. It may read it, because removed entries are freed only by `meet`. An
     /// entry of a cell that another replica owned meanwhile may be freed, so `own` forgets all of them.
     every: Vec<(u32, *mut EntryHeader)>,
-    /// First the own keys of the last rows, `pending` many, which are looked up together in their windows: number of the first
+    /// First the own keys of the last rows, `pending` many. They are looked up together in their windows: number of the first
     /// window, and of windows.
     own: Vec<OwnKey>,
     pending: usize,

@@ -17,21 +17,21 @@
 //! deals when fewer than `threads` batches wait for it, so all of them may deal at a time. A batch grows with the number of
 //! threads. It ends early when no event waits, and so does not delay one.
 //!
-//! **Order.** A batch has one ticket, and the reorder buffer delivers tickets in order. Within a batch, each share has its
-//! outputs in event order, of own events and of those that it is home to, and all outputs of an event lie in one of these lists.
+//! **Order.** A batch has one ticket, and the reorder buffer delivers tickets in order. Within a batch, each share has two
+//! lists of outputs in event order: of own events, and of those that it is home to. All outputs of an event lie in one list.
 //! So a merge by event is the sequential order.
 //!
-//! **Exactness.** Take a row. One thread applies all accesses to it, in the order of batches, and in event order within a batch:
-//! what has a row in the bucket of a deferred access waits for it. An event of one share is executed there alone. A write or read
+//! **Exactness.** Take a row. One thread applies all accesses to it, in the order of batches, and in event order within a batch.
+//! An event that has a row in the bucket of a deferred access waits for it. An event of one share is executed there alone. A write or read
 //! of an event that spans shares waits for all its conditions. A condition or capture does not wait, and sees what all earlier
-//! events left. That is the sequential meaning. Ranges
-//! change between blocks only, when no thread is at a row.
+//! events left. That is the sequential meaning. Ranges change
+//! between blocks only, when no thread is at a row.
 //!
-//! **No deadlock.** A thread waits for four things: for a verdict, for all shares to execute a batch, for a batch that another
-//! thread is dealing, or for a free slot. Dealing waits for nothing. At a set rate, it waits for the next event to arrive, but
+//! **No deadlock.** A thread waits for a verdict, or for all shares to execute a batch. It also waits for a batch that
+//! another thread is dealing, and for a free slot. Dealing waits for nothing. At a set rate, it waits for the next event to arrive, but
 //! only in a thread that has nothing else to do. Of the deferred events that some share does not go on without, take the earliest.
-//! It lacks the verdict of another share. In the list of a share, conditions of an event come before all else of that event,
-//! and only earlier deferred events can keep the share from evaluating them. There are none that it waits for. So that share
+//! It lacks the verdict of another share. In the list of a share, conditions of an event come before all else of that event.
+//! Only earlier deferred events can keep the share from evaluating them. There are none that it waits for. So that share
 //! works on an earlier event, and comes to this one. Its batch is dealt, because the first share has reached the same batch or a
 //! later one, and batches are claimed in order. So some thread goes on, all shares execute the batch, and post it. Slots become
 //! free when batches are delivered, so the earliest batch never waits for a slot.
@@ -434,7 +434,7 @@ mod loom_tests {
     }
 
     /// Only with events of one share. Threads that wait for all others to execute a batch can keep one of three from its turn in
-    /// loom, which counts that as endless; shuttle has three with events that span shares.
+    /// loom. Shuttle explores three threads with events that span shares.
     #[test]
     fn loom_three_threads_share_events() {
         explore(3, false);

@@ -6,7 +6,7 @@
 //! - The results of reads stay where they are. The event's *home* collects them, and makes the outputs, once all shares have
 //!   executed the batch.
 //!
-//! Nobody changes what another one writes. A share that waits for a verdict *defers* its accesses, and goes on with events that
+//! Each line has one share that writes it. A share that waits for a verdict *defers* its accesses, and goes on with events that
 //! have no row in the same bucket (`ranges.rs`). So a verdict is seldom waited for, however long a line takes from core to core.
 
 use std::collections::VecDeque;
@@ -115,8 +115,8 @@ impl Share<'_> {
                 bench.counters.rejected += rejected;
                 (*event, *worked) = (*event + n, true);
             }
-            // SAFETY: as the caller says.
             let is_taken = match rest.get(n) {
+                // SAFETY: as the caller says.
                 Some(entry) if entry & SPANS != 0 => unsafe {
                     self.settle(part, desk)?;
                     self.take((entry & !SPANS) as usize, part, desk)?
