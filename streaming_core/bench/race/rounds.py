@@ -244,15 +244,16 @@ class Rounds:
         }
 
     def _costs(self, samples: list[Sample]) -> dict[str, float | None]:
-        """Return a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval."""
+        """Return a scheme's own times in nanoseconds per event, summed over threads, and its counts per interval or batch."""
         events, costs = self._race.events, {}
+        units, unit = ("batches", "batch") if "batches" in samples[0].costs else ("intervals", "interval")
         for name in samples[0].costs:
             median_cost = statistics.median(sample.costs[name] for sample in samples)
             if name.endswith("_ns"):
                 costs[name.removesuffix("_ns")] = median_cost / events if events else None
-            elif name != "intervals":
-                intervals = samples[0].costs["intervals"]
-                costs[f"{name}_per_interval"] = median_cost / intervals if intervals else 0.0
+            elif name != units:
+                parts = samples[0].costs[units]
+                costs[f"{name}_per_{unit}"] = median_cost / parts if parts else 0.0
         return costs
 
     def _by_role(self, samples: list[Sample]) -> dict[str, float]:

@@ -99,7 +99,7 @@ def test_a_resumed_run_keeps_earlier_measurements(spec, source, stopped):
     before = checkpoint.read(stopped / checkpoint.FOLDER / "last")
     assert before.events == before.standing["events"] == 320
     batches = sum(count for _, count in before.standing["processing"])
-    assert batches >= 16
+    assert batches >= 4  # one for each block
     report = engine.run(spec, source, stopped)
     assert report.verified.seconds > before.standing["nanoseconds"] / 1e9
     assert report.verified.cpu_seconds > before.cpu_seconds

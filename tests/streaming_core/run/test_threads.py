@@ -20,8 +20,8 @@ OPEN = [
     {"app": "wordcount", "executor": "pinned"},
 ]
 NAMED = [
-    {"app": "sl", "scheme": "owners"},
-    {"app": "sl", "scheme": "auto", "pin": True},
+    {"app": "sl", "scheme": "tstream"},
+    {"app": "sl", "scheme": "owners", "pin": True},
     {"app": "wc", "executor": "pooled", "heuristic": "ct"},
     {"app": "wc", "executor": "pooled", "queue": "hybrid"},
     {"app": "wc", "executor": "pinned", "channel": "scalegate"},

@@ -251,8 +251,8 @@ pub(crate) fn any_number(options: &Options) -> Choice {
 impl<W: Work> Dataflow<W> {
     /// Makes the frame, and the executor's part of it.
     ///
-    /// Args: `choice`: that of the number of threads. `ordered`: outputs come in total order. `sinks`: their number. `lanes`: the number of lanes, or replicas, of each
-    /// operator with state. `work`: makes the executor's part.
+    /// Args: `choice`: that of the number of threads. `ordered`: outputs come in total order. `sinks`: their number. `lanes`: the
+    /// number of lanes, or replicas, of each operator with state. `work`: makes the executor's part.
     pub fn new(
         program: &Program,
         options: &Options,
