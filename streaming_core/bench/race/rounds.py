@@ -244,7 +244,7 @@ class Rounds:
         }
 
     def _costs(self, samples: list[Sample]) -> dict[str, float | None]:
-        """Return a scheme's times in nanoseconds per event, summed over threads, and its counts per interval or batch."""
+        """Return a scheme's times in nanoseconds per event, summed over threads, and counts per interval or batch."""
         events, costs = self._race.events, {}
         units, unit = ("batches", "batch") if "batches" in samples[0].costs else ("intervals", "interval")
         for name in samples[0].costs:
