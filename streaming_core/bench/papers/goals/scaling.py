@@ -109,15 +109,15 @@ def _by_way(rows: list[Row]) -> Iterator[tuple[Row, dict[int, Row]]]:
 def _compare(rows: list[Row]) -> None:
     """Add the columns that compare the rows of a way: `to_one_thread`, and `kept` to the row of the most threads."""
     for _, by_threads in _by_way(rows):
-        kept = []
+        ratios = []
         for threads, row in by_threads.items():
             row.setdefault("worked", threads)
             if one := by_threads.get(1):
                 row |= _ratio("to_one_thread", row, one)
             if fewer := best(other for count, other in by_threads.items() if count < threads):
-                kept.append(_ratio("kept", row, fewer))
-        if kept:
-            by_threads[max(by_threads)] |= min(kept, key=lambda columns: columns["kept"])
+                ratios.append(_ratio("kept", row, fewer))
+        if ratios:
+            by_threads[max(by_threads)] |= min(ratios, key=lambda columns: columns["kept"])
 
 
 def _ratio(name: str, row: Row, other: Row) -> Row:
@@ -158,11 +158,12 @@ def _unmeasured(row: Row, threads: int) -> Row:
 
 def _steps(row: Row) -> str:
     """Say where the time goes, summed over threads: the steps of a scheme, the roles of tasks, or the breakdown."""
-    costs = {name: spent for name, spent in row.get("costs", {}).items() if not name.endswith("_per_interval")}
-    steps = costs or {name: spent for name, spent in row["breakdown"].items() if spent}
+    costs = row.get("costs", {})
+    times = {name: spent for name, spent in costs.items() if "_per_" not in name}
+    steps = times or {name: spent for name, spent in row["breakdown"].items() if spent}
     text = ", ".join(f"{name} {spent:.1f}" for name, spent in steps.items())
-    if spanning := row.get("costs", {}).get("spanning_per_interval"):
-        text += f"; {spanning:.0f} events of an interval span shares"
+    if spanning := costs.get("spanning_per_batch"):
+        text += f"; {spanning:.0f} events of a batch span shares"
     return f"{text}; {row['worked']:.0f} of {threads_of(row)} worked"
 
 

@@ -35,7 +35,7 @@ ROWS = (
     row("gs", "loop", 20e6, result="yardstick"),
     row("gs", "hand-written", 40e6),
     owners(1, 25e6, breakdown(40.0)),
-    owners(2, 20e6, breakdown(78.0, 20.0, 2.0), dealing=20.0, delivery=2.0, spanning_per_interval=15.8),
+    owners(2, 20e6, breakdown(78.0, 20.0, 2.0), dealing=20.0, delivery=2.0, spanning_per_batch=15.8),
 )
 
 
@@ -83,8 +83,8 @@ def test_model_stands_beside_measured_and_unmeasured_threads(rows):
 def test_without_one_and_two_threads_at_work_there_is_no_model(rows):
     rows[3]["worked"] = 1
     costs = (
-        "gs: owners on 2 threads spends, in nanoseconds per event: dealing 20.0, delivery 2.0; 16 events of an "
-        "interval span shares; 1 of 2 threads worked"
+        "gs: owners on 2 threads spends, in nanoseconds per event: dealing 20.0, delivery 2.0; 16 events of a "
+        "batch span shares; 1 of 2 threads worked"
     )
     assert list(APPLICATIONS.conclude(rows)) == [costs]
     assert list(APPLICATIONS.conclude(rows[3:] + rows[:1])) == [costs]
