@@ -44,11 +44,12 @@ impl Visitor for AtLanes<'_> {
         let operator = &frame.chain.operators[index];
         let input = &pool.slot(serial).inputs[*stage];
         input.batch.with(|batch| {
-            input.outputs[lane].with_mut(|output| {
-                // SAFETY: no worker writes a released batch until all its lanes are done. No other worker is at the lane,
-                // nor at the lane's outputs.
-                let (batch, output) = unsafe { (&*batch, &mut *output) };
-                let (rows, hashes, subs) = batch.lane(lane);
+            // SAFETY: no worker writes a released batch until all its lanes are done.
+            let batch = unsafe { &*batch };
+            let (rows, hashes, subs, output) = batch.lane(lane);
+            output.with_mut(|output| {
+                // SAFETY: no other worker is at the lane, nor at the lane's outputs.
+                let output = unsafe { &mut *output };
                 pool.stages[*stage].count_taken(self.me, rows.n);
                 // Outputs that the lane digests go no further.
                 let out = if batch.is_numbered() { &mut worker.buffers[index] } else { &mut output.rows };
@@ -78,7 +79,7 @@ impl Visitor for AtLanes<'_> {
     }
 
     fn finish(&mut self, serial: u64) {
-        self.pool.stages[self.stage].done.offer(serial);
+        self.pool.stages[self.stage].finish(serial);
         self.job.frame.signals.idle.notify();
         if self.sends {
             self.send();

@@ -37,6 +37,7 @@ mod stage;
 mod step;
 mod strategies;
 mod times;
+mod touched;
 mod worklist;
 
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work, any_number};

@@ -2,25 +2,33 @@
 //! that finds another worker on the partition delegates the part to it. No worker waits.
 //!
 //! A part is the rows of one partition in a batch. With batches of one event, it is a tuple.
-//! Cost: two stores per part for the worker that adds it; an exchange and two additions for the worker that takes it.
+//! Cost: three stores per part for the worker that adds it; an exchange and two additions for the worker that takes it. None
+//! depends on the number of partitions.
 //! Source: Prasaad et al., section 4.3 and figure 7; the functions have its names. README.md, "Hybrid queue", explains the
 //! memory orderings.
 
-use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
-use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::touched::touch;
+use crate::dataflow::pooled::worklist::list::{
+    Dealer, Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist,
+};
+use crate::dataflow::pooled::worklist::open::OpenParts;
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `hybrid`.
-pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::AsConfigured, make: |shape| Box::new(HybridQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::AsConfigured,
+    deals: Dealer::Releaser,
+    make: |shape| Box::new(HybridQueue::new(shape)),
+};
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct HybridQueue {
     master: MasterQueue,
     partitions: Box<[CachePadded<Partition>]>,
-    parts: Parts,
+    open: OpenParts,
 }
 
 /// Numbers of partitions, in the order of their parts. One worker at a time adds; any worker takes.
@@ -135,27 +143,21 @@ impl HybridQueue {
         Self {
             master: MasterQueue::new((shape.lanes * shape.window).next_power_of_two()),
             partitions: (0..shape.lanes).map(|_| CachePadded::new(Partition::new(shape.window))).collect(),
-            parts: Parts::new(shape.lanes, shape.window),
+            open: OpenParts::new(shape.window),
         }
     }
 }
 
 impl Worklist for HybridQueue {
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        self.parts.offer(serial, has_rows);
-    }
-
     /// `addInput`.
-    fn add(&self, serial: u64) -> bool {
-        let mut next = self.parts.next_lane(serial, 0);
-        let has_rows = next.is_some();
-        while let Some(partition) = next {
-            // Computed before this part can be done: after the last part is done, the batch may leave.
-            next = self.parts.next_lane(serial, partition + 1);
-            self.partitions[partition].enqueue(serial);
-            self.master.enqueue(partition);
+    fn add(&self, serial: u64, parts: &[Part]) {
+        self.open.set(serial, parts.len());
+        touch(parts.len());
+        // After the last part is enqueued, the batch may be done before this worker goes on.
+        for part in parts {
+            self.partitions[part.lane].enqueue(serial);
+            self.master.enqueue(part.lane);
         }
-        has_rows
     }
 
     fn is_waiting(&self, _: usize, _: Reach, _: u64) -> bool {
@@ -180,7 +182,7 @@ impl Worklist for HybridQueue {
                 let serial = partition.dequeue();
                 // A failed run leaves the count raised, so no worker touches the state any more.
                 visitor.run(number, serial)?;
-                if self.parts.done(serial) {
+                if self.open.done(serial) {
                     visitor.finish(serial);
                 }
                 // ORDERING: Release: the next active worker sees the state. Acquire: delegated parts are visible.
