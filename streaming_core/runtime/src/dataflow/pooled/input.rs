@@ -15,7 +15,7 @@ use crate::program::options::MOST_PARTITIONS;
 use crate::rows::block::Text;
 use crate::rows::buffer::{RowBuffer, copy_row};
 use crate::rows::view::Rows;
-use crate::threads::sync::{CachePadded, UnsafeCell};
+use crate::threads::sync::UnsafeCell;
 
 /// The largest number of lanes of a stage; numbers of lanes and of parts are bytes.
 pub const MOST_LANES: usize = MOST_PARTITIONS;
@@ -45,10 +45,15 @@ pub struct Sorted {
     part_of_row: Vec<u8>,
     /// Per lane its part, if that part is this lane's; else anything, so no batch clears it (Briggs and Torczon).
     part_of_lane: Box<[u8]>,
-    /// The outputs of each part, one at least. The lane's holder writes them; the next step reads them.
-    pub outputs: Vec<CachePadded<UnsafeCell<Output>>>,
-    /// Of an output row; `outputs` has no more than the parts of a batch so far.
-    stride: usize,
+    /// Per part what became of it. The lane's holder writes it; the next step reads it.
+    made: Vec<UnsafeCell<Made>>,
+    /// Per worker the outputs of all parts of the batch that it has run, once it has run any. So they lie in few cache lines,
+    /// however many parts there are.
+    outputs: Box<[UnsafeCell<Option<Box<Output>>>]>,
+    /// The outputs of a batch without parts.
+    nothing: RowBuffer,
+    /// Distinguishes the batches that use this room.
+    generation: u64,
 }
 
 /// What a batch holds for a lane.
@@ -60,20 +65,42 @@ pub struct Part {
     end: usize,
 }
 
+/// What became of a part: outputs of the worker that ran it.
 #[derive(Debug)]
-pub struct Output {
-    pub rows: RowBuffer,
+pub struct Made {
+    worker: usize,
+    start: usize,
+    end: usize,
     /// Whether every input emitted exactly one row.
-    pub one_each: bool,
+    one_each: bool,
     /// What the lane found out about its outputs, if it has digested them; then they are not here.
     pub prepared: Prepared,
 }
 
+/// The outputs of a worker.
+#[derive(Debug)]
+struct Output {
+    rows: RowBuffer,
+    /// The batch they are of.
+    generation: u64,
+}
+
+/// A part for the holder of its lane.
+#[derive(Debug)]
+pub struct PartView<'a> {
+    pub rows: Rows,
+    /// Of the rows' keys; a stateful operator's rows have none.
+    pub hashes: &'a [u64],
+    pub subs: &'a [u32],
+    batch: &'a Sorted,
+    part: usize,
+}
+
 impl Input {
     /// For the stage of operator `index`.
-    pub fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
+    pub fn new(chain: &Chain, index: usize, lanes: usize, workers: usize) -> Self {
         let [buffer, sorted] = [0; 2].map(|_| RowBuffer::new(chain.input_stride(index), false));
-        let mut batch = Sorted {
+        let batch = Sorted {
             rows: Rows::of(&buffer, Text::empty()),
             buffer,
             sorted,
@@ -83,10 +110,11 @@ impl Input {
             parts: Vec::new(),
             part_of_row: Vec::new(),
             part_of_lane: vec![0; lanes].into(),
-            outputs: Vec::new(),
-            stride: chain.operators[index].stride,
+            made: Vec::new(),
+            outputs: (0..workers).map(|_| UnsafeCell::new(None)).collect(),
+            nothing: RowBuffer::new(chain.operators[index].stride, false),
+            generation: 0,
         };
-        batch.make_outputs(1);
         Self { batch: UnsafeCell::new(batch) }
     }
 
@@ -111,9 +139,9 @@ impl Input {
                 return None;
             }
             let mut all = Prepared::nothing();
-            for output in &batch.outputs[..batch.parts.len()] {
+            for made in &batch.made[..batch.parts.len()] {
                 // SAFETY: as above.
-                output.with(|output| all.add(unsafe { &(*output).prepared }, &mut { i64::MIN }));
+                made.with(|made| all.add(unsafe { &(*made).prepared }, &mut { i64::MIN }));
             }
             Some(all)
         })
@@ -129,13 +157,11 @@ impl Part {
 }
 
 impl Sorted {
-    fn make_outputs(&mut self, count: usize) {
-        // Only with several lanes may outputs of several parts be merged by their origins.
-        let has_origins = self.part_of_lane.len() > 1;
-        let Self { outputs, stride, .. } = self;
-        let output =
-            || Output { rows: RowBuffer::new(*stride, has_origins), one_each: false, prepared: Prepared::nothing() };
-        outputs.resize_with(count.max(outputs.len()), || CachePadded::new(UnsafeCell::new(output())));
+    /// Another batch has come, with these parts.
+    fn begin(&mut self) {
+        self.generation += 1;
+        let nothing = || Made { worker: 0, start: 0, end: 0, one_each: false, prepared: Prepared::nothing() };
+        self.made.resize_with(self.parts.len().max(self.made.len()), || UnsafeCell::new(nothing()));
     }
 
     /// Takes rows as they are. They belong to the only lane, or `sort` must follow.
@@ -147,6 +173,7 @@ impl Sorted {
             self.parts.push(Part { lane: 0, start: 0, end: rows.n });
             self.part_of_lane[0] = 0;
         }
+        self.begin();
     }
 
     /// As `whole`, with the hashes of the rows' keys. They are exchanged for those of a former batch.
@@ -192,7 +219,7 @@ impl Sorted {
             end += part.start;
             (part.start, part.end) = (start, start);
         }
-        self.make_outputs(self.parts.len());
+        self.begin();
         self.n = n;
         self.subs.resize(if numbered { n } else { 0 }, 0);
         if let ([only], true, false) = (&mut self.parts[..], stay, numbered) {
@@ -230,14 +257,85 @@ impl Sorted {
         !self.subs.is_empty()
     }
 
-    /// The rows of a lane that has some, the hashes of their keys, their numbers, and room for their outputs.
-    pub fn lane(&self, lane: usize) -> (Rows, &[u64], &[u32], &UnsafeCell<Output>) {
+    /// The part of a lane that has one.
+    pub fn lane(&self, lane: usize) -> PartView<'_> {
         let part = usize::from(self.part_of_lane[lane]);
         let Part { lane: this, start, end } = self.parts[part];
         debug_assert_eq!(this, lane);
-        // A stateful operator's rows have no hashes.
-        let hashes = self.hashes.get(start..end).unwrap_or_default();
-        (self.rows.slice(start..end), hashes, self.subs.get(start..end).unwrap_or_default(), &self.outputs[part])
+        PartView {
+            rows: self.rows.slice(start..end),
+            hashes: self.hashes.get(start..end).unwrap_or_default(),
+            subs: self.subs.get(start..end).unwrap_or_default(),
+            batch: self,
+            part,
+        }
+    }
+
+    /// The outputs of a batch of one part, or of none.
+    ///
+    /// # Safety
+    /// The lanes are done with the batch, so no worker writes their outputs before the slot is reused.
+    pub unsafe fn only(&self) -> *const RowBuffer {
+        if self.parts.is_empty() {
+            return &raw const self.nothing;
+        }
+        // SAFETY: as the caller says.
+        self.made[0].with(|made| unsafe { self.rows_of((*made).worker) })
+    }
+
+    /// The outputs of `worker`, which has run a part of the batch.
+    ///
+    /// # Safety
+    /// As for `only`.
+    unsafe fn rows_of(&self, worker: usize) -> *const RowBuffer {
+        // SAFETY: as the caller says.
+        self.outputs[worker].with(|output| unsafe { &raw const (*output).as_ref().expect("the worker has run").rows })
+    }
+}
+
+impl PartView<'_> {
+    /// Lends the holder of the lane, `worker`, its outputs to append those of the part to.
+    ///
+    /// # Safety
+    /// The part is this worker's, and so are the outputs.
+    pub unsafe fn append<R>(&self, worker: usize, work: impl FnOnce(&mut RowBuffer) -> R) -> R {
+        let Self { batch, .. } = self;
+        batch.outputs[worker].with_mut(|output| {
+            // Only with several lanes may outputs of several parts be merged by their origins.
+            let fresh =
+                || Output { rows: RowBuffer::new(batch.nothing.stride(), batch.part_of_lane.len() > 1), generation: 0 };
+            // SAFETY: as the caller says.
+            let output = unsafe { (*output).get_or_insert_with(|| Box::new(fresh())) };
+            if output.generation != batch.generation {
+                output.rows.clear();
+                output.generation = batch.generation;
+            }
+            let start = output.rows.len();
+            let result = work(&mut output.rows);
+            if output.rows.len() < start {
+                // A failure forgets the rows of later events, but not those of parts before this one.
+                // SAFETY: the rows before `start` are there.
+                unsafe { (*output.rows.emitter()).len = start as i64 };
+            }
+            let end = output.rows.len();
+            let n = self.rows.n;
+            let origins = output.rows.origins().get(start..).unwrap_or_default();
+            let one_each = origins.len() == n
+                && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
+            let made = Made { worker, start, end, one_each, prepared: Prepared::nothing() };
+            // SAFETY: as the caller says.
+            batch.made[self.part].with_mut(|place| unsafe { *place = made });
+            result
+        })
+    }
+
+    /// Notes what became of the part, whose outputs are digested.
+    ///
+    /// # Safety
+    /// As for `append`.
+    pub unsafe fn digested(&self, prepared: Prepared) {
+        // SAFETY: as the caller says.
+        self.batch.made[self.part].with_mut(|made| unsafe { (*made).prepared = prepared });
     }
 }
 
@@ -263,15 +361,15 @@ pub unsafe fn merge(batch: &Sorted, cursors: &mut Vec<PartCursor>, out: &mut Row
     let rows = &batch.part_of_row[..batch.n];
     cursors.clear();
     let (mut total, mut one_each) = (0, true);
-    for output in &batch.outputs[..batch.parts.len()] {
+    for made in &batch.made[..batch.parts.len()] {
         touch(1);
-        output.with(|output| {
+        made.with(|made| {
             // SAFETY: no worker writes the outputs.
-            let output = unsafe { &*output };
-            total += output.rows.len();
-            one_each &= output.one_each;
-            let origins = output.rows.origins().as_ptr_range();
-            cursors.push(PartCursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 });
+            let (made, rows) = unsafe { (&*made, &*batch.rows_of((*made).worker)) };
+            total += made.end - made.start;
+            one_each &= made.one_each;
+            let origins = rows.origins().get(made.start..made.end).unwrap_or_default().as_ptr_range();
+            cursors.push(PartCursor { row: rows.row(made.start), origin: origins.start, end: origins.end, input: 0 });
         });
     }
     out.reserve(total)?;

@@ -143,7 +143,7 @@ impl Pool {
                 prepared: Prepared::default(),
                 copies: Kept::default(),
             })),
-            inputs: chain.stateful.iter().map(|&index| Input::new(chain, index, 1)).collect(),
+            inputs: chain.stateful.iter().map(|&index| Input::new(chain, index, 1, threads)).collect(),
         };
         let worker = || Worker {
             buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect(),

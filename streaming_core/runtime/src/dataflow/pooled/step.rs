@@ -267,15 +267,8 @@ impl<'a> Passage<'a> {
             // SAFETY: all lanes are done with the batch, which is this worker's.
             let batch = unsafe { &*batch };
             if batch.parts.len() <= 1 {
-                return batch.outputs[0].with_mut(|output| {
-                    // SAFETY: as above; no worker writes the outputs before the slot is reused.
-                    let rows = unsafe { &mut (*output).rows };
-                    if batch.parts.is_empty() {
-                        // No lane ever saw this batch: these are outputs of an older one.
-                        rows.clear();
-                    }
-                    Ok(&raw const *rows)
-                });
+                // SAFETY: as above.
+                return Ok(unsafe { batch.only() });
             }
             // SAFETY: as the caller says.
             let room = unsafe { self.room(index, head, &mut worker.buffers) };

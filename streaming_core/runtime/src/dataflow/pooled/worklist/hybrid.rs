@@ -28,6 +28,9 @@ pub const QUEUE: QueueStrategy = QueueStrategy {
 pub struct HybridQueue {
     master: MasterQueue,
     partitions: Box<[CachePadded<Partition>]>,
+    /// Per partition, one past the last position of its queue. Only the adding worker uses them, so they are not beside what the
+    /// active worker writes.
+    tails: Box<[AtomicU64]>,
     open: OpenParts,
 }
 
@@ -47,8 +50,6 @@ struct MasterQueue {
 struct Partition {
     /// At `position % length`, the serial of a batch. The adding worker writes it, the active worker reads it.
     serials: Box<[AtomicU64]>,
-    /// One past the last position. Only the adding worker uses it.
-    tail: AtomicU64,
     /// The next position to take. Only the active worker uses it.
     head: AtomicU64,
     /// The number of parts taken from the master queue and not done. The worker that raises it from 0 is the active one until
@@ -70,15 +71,17 @@ impl MasterQueue {
         &self.partitions[position as usize & (self.partitions.len() - 1)]
     }
 
-    fn enqueue(&self, partition: usize) {
+    fn enqueue(&self, parts: &[Part]) {
         // ORDERING: Relaxed: only adding workers write it, and the release before the stage orders them.
         let tail = self.tail.load(Ordering::Relaxed);
-        // ORDERING: Relaxed: the store below publishes it. The place is free, because its former part belongs to a batch that
-        // has left.
-        self.at(tail).store(partition as u32, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `try_dequeue`: the worker that takes the part sees it, its place in the
+        for (position, part) in (tail..).zip(parts) {
+            // ORDERING: Relaxed: the store below publishes it. The place is free, because its former part belongs to a batch
+            // that has left.
+            self.at(position).store(part.lane as u32, Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the Acquire in `try_dequeue`: the worker that takes a part sees it, its place in the
         // partition's queue, and the batch.
-        self.tail.store(tail + 1, Ordering::Release);
+        self.tail.store(tail + parts.len() as u64, Ordering::Release);
     }
 
     fn try_dequeue(&self) -> Option<usize> {
@@ -110,7 +113,6 @@ impl Partition {
     fn new(length: usize) -> Self {
         Self {
             serials: (0..length).map(|_| AtomicU64::new(0)).collect(),
-            tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
             count: AtomicU64::new(0),
         }
@@ -118,13 +120,6 @@ impl Partition {
 
     fn at(&self, position: u64) -> &AtomicU64 {
         &self.serials[position as usize & (self.serials.len() - 1)]
-    }
-
-    fn enqueue(&self, serial: u64) {
-        // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes these too.
-        let tail = self.tail.load(Ordering::Relaxed);
-        self.at(tail).store(serial, Ordering::Relaxed);
-        self.tail.store(tail + 1, Ordering::Relaxed);
     }
 
     /// The batch of the next part, for the active worker. The count guarantees that there is one.
@@ -143,6 +138,7 @@ impl HybridQueue {
         Self {
             master: MasterQueue::new((shape.lanes * shape.window).next_power_of_two()),
             partitions: (0..shape.lanes).map(|_| CachePadded::new(Partition::new(shape.window))).collect(),
+            tails: (0..shape.lanes).map(|_| AtomicU64::new(0)).collect(),
             open: OpenParts::new(shape.window),
         }
     }
@@ -153,11 +149,15 @@ impl Worklist for HybridQueue {
     fn add(&self, serial: u64, parts: &[Part]) {
         self.open.set(serial, parts.len());
         touch(parts.len());
-        // After the last part is enqueued, the batch may be done before this worker goes on.
         for part in parts {
-            self.partitions[part.lane].enqueue(serial);
-            self.master.enqueue(part.lane);
+            let tail = &self.tails[part.lane];
+            // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes these too.
+            let position = tail.load(Ordering::Relaxed);
+            self.partitions[part.lane].at(position).store(serial, Ordering::Relaxed);
+            tail.store(position + 1, Ordering::Relaxed);
         }
+        // From here on the batch may be done before this worker goes on.
+        self.master.enqueue(parts);
     }
 
     fn is_waiting(&self, _: usize, _: Reach, _: u64) -> bool {
