@@ -3,8 +3,8 @@
 A claim names two ways by the columns of their rows: the algorithm as published, and ours. It names the rows that both
 are compared with, the column that counts, and the columns that split the rows into cases. Every case becomes a line.
 
-A ratio compares rows of one heat, with the same threads, batch and punctuation interval. `over` may name one of these,
-if it is what the claim varies; if it names the application or a parameter, the rows are of two heats. Our way has the
+A ratio compares rows of one heat, with the same threads, batch and punctuation interval. `over` may name one of these.
+If it names the application or a parameter, the rows are of two heats. Our way has the
 threads and the batch of the way as published. Beside both stands the fastest way of the heat on as many threads, of any
 executor, and each way's throughput relative to the compiled loop.
 

@@ -314,8 +314,8 @@ def moved_cores(rows: list[Row]) -> Iterator[str]:
     if trips and not ratios.is_same_distance(max(trips), min(trips)):
         yield (
             f"Before the passes, a cache line took {min(trips):.0f} to {max(trips):.0f} ns from core to core and back. "
-            "The host moves the cores of this virtual machine, so a ratio of ways on several threads has only those "
-            "rounds in which both ran at the same distance."
+            "The host moves the cores of this virtual machine. A ratio of ways on several threads has only the rounds "
+            "in which both ran at the same distance."
         )
 
 

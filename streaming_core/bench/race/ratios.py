@@ -1,8 +1,8 @@
 """Comparisons of rows: ratios with intervals, and sentences that say no more than the intervals allow.
 
 Rows of one heat ran in turns, so their ratio is the median of the ratios of the same rounds. A round counts only if the
-threads of both rows ran at the same core distance (`is_same_distance`): the host of a virtual machine moves its cores,
-and with them the cost of each cache line that two threads share. Rows of different heats did not run in turns; their
+threads of both rows ran at the same core distance (`is_same_distance`). The host of a virtual machine moves its cores,
+which changes the cost of each cache line that threads share. Rows of different heats did not run in turns; their
 ratio is that of the medians. Either way, a sentence says that two ways differ only if the 95 % interval of the ratio
 leaves 1 out.
 """
