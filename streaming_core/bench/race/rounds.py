@@ -86,7 +86,7 @@ class Rounds:
             passes = []
             for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
                 if number > 0:
-                    trips.append(cores.round_trip(spec.threads))
+                    trips.append(_trip(spec))
                 # The round that warms up digests the outputs; later rounds may only count them.
                 passes.append(self._pass(i, is_first=number == 0))
             if number == 0:
@@ -117,7 +117,7 @@ class Rounds:
         trips: list[list[float | None]] = [[] for _ in self._specs]
         for _ in range(repetitions):
             for i in range(len(self._specs)):
-                trips[i].append(cores.round_trip(self._specs[i].threads))
+                trips[i].append(_trip(self._specs[i]))
                 loaded[i].append(self._pass(i, times, rate, middle=True))
                 self._tick()
         rows = []
@@ -271,6 +271,11 @@ class Rounds:
     def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
         equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]
         return reconfigured(passes, i, equal, self._requests)
+
+
+def _trip(spec: RunSpec) -> float | None:
+    """Return the round trip between the cores of a way; None for one thread, and for another engine's process."""
+    return cores.round_trip(spec.threads) if spec.is_engine else None
 
 
 def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: Sequence[Requests | None]) -> Row:
