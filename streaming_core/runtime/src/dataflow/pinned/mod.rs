@@ -47,7 +47,9 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::program::registry::find;
+use crate::threads::bells::INPUT;
 use crate::threads::choice::{Choice, Way};
+use crate::threads::idle::{self, Patience};
 use crate::threads::own::Own;
 use crate::threads::sync::AtomicI64;
 
@@ -210,6 +212,26 @@ impl Work for Tasks {
     }
 }
 
+/// Before a thread waits, its tasks announce what they have put out. Returns whether one of them has got work again: input
+/// often follows at once, and to announce each tuple would cost more than the tuple.
+fn pause(tasks: &mut [Task], network: &Network, job: &Job) -> bool {
+    if !tasks.iter().any(Task::owes) {
+        return false;
+    }
+    let mut patience = Patience::new(idle::Strategy::Park);
+    while !job.frame.arrivals.is_open_loop() && patience.pass() {
+        if tasks.iter().any(|task| task.may_work(network, job)) {
+            return true;
+        }
+    }
+    for task in tasks {
+        if task.announce(network, true) {
+            job.frame.signals.bells.ring(&[(&task.wakes.readers, INPUT)]);
+        }
+    }
+    false
+}
+
 /// Does the work of a thread for a block.
 ///
 /// # Errors
@@ -228,7 +250,7 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
         if done {
             return Ok(()); // at once, if the plan gives this thread nothing to do
         }
-        if worked {
+        if worked || pause(tasks, network, job) {
             continue;
         }
         let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();

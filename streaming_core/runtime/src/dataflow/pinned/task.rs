@@ -74,6 +74,10 @@ pub(super) struct Task {
     pub finder: Option<Finder>,
     /// The task has published all outputs of events up to this one.
     pub published: i64,
+    /// The readers were told of these.
+    pub announced: i64,
+    /// The number of events between two announcements.
+    pub period: i64,
     /// Whether its rows are ranked.
     pub ranked: bool,
     /// Whether its rows are numbered before the sink.
@@ -124,6 +128,8 @@ impl Task {
             inserters: Vec::new(),
             finder: None,
             published: i64::MIN,
+            announced: i64::MIN,
+            period: 0,
             ranked: false,
             numbered: false,
             wakes: Wakes::default(),
@@ -273,7 +279,7 @@ impl Task {
             self.published = upto;
             self.cost.rows_out += rows;
             outlet.publish();
-            // SAFETY: as above; that is what was published last.
+            // SAFETY: as above.
             unsafe { self.insert_latest(outlet) };
         }
         self.ended |= self.taken.last && self.left.is_none();
@@ -308,6 +314,30 @@ impl Task {
         has_published
     }
 
+    /// Whether it has published something that it has not announced.
+    pub fn owes(&self) -> bool {
+        self.period > 0 && self.published > self.announced
+    }
+
+    /// Tells the readers what the task has published: once in a period, at the end of a block, and when it `pauses`. Adds
+    /// watermarks to the ScaleGates of its consumers. Returns whether the readers are to be woken.
+    pub fn announce(&mut self, network: &Network, pauses: bool) -> bool {
+        if self.period == 0 {
+            return !pauses;
+        }
+        let behind = self.published.saturating_sub(self.announced);
+        if !self.owes() || (behind < self.period && !pauses && !self.ended) {
+            return false;
+        }
+        self.announced = self.published;
+        let Some(outlet) = self.outlet.map(|outlet| &network.outlets[outlet]) else { return false };
+        for feed in &mut self.feeds {
+            // SAFETY: this task alone writes the outlet. What it has published it has inserted, and there is something new.
+            unsafe { feed.add_watermark(outlet) };
+        }
+        true
+    }
+
     /// Inserts the jumbo tuple that the task published last into the ScaleGates of its consumers.
     ///
     /// # Safety
@@ -315,7 +345,7 @@ impl Task {
     pub unsafe fn insert_latest(&mut self, outlet: &Outlet) {
         for feed in &mut self.feeds {
             // SAFETY: as the caller says.
-            unsafe { feed.add(outlet.latest()) };
+            unsafe { feed.add(outlet) };
         }
         for inserter in &mut self.inserters {
             // SAFETY: as above.

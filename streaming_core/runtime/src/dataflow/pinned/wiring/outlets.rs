@@ -3,21 +3,25 @@
 use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::pinned::pairs::queues;
 use crate::dataflow::pinned::wiring::edges::Edges;
-use crate::dataflow::pinned::wiring::graph::{Graph, number};
+use crate::dataflow::pinned::wiring::graph::{Graph, PERIOD, number};
 use crate::program::Origin;
 
 /// The outlets of all replicas, and later those of finders of keys and of mergers.
 #[derive(Debug)]
 pub struct Outlets {
     pub list: Vec<Outlet>,
+    /// The number of slots of each.
+    pub slots: usize,
     /// For each origin, the number of its first outlet, and the number of outlets of each of its replicas.
     by_origin: Vec<(usize, usize)>,
 }
 
 impl Outlets {
     /// Creates the outlets of the sources and operators.
-    pub fn new(graph: &Graph, edges: &Edges) -> Self {
-        let mut outlets = Self { list: Vec::new(), by_origin: Vec::new() };
+    pub fn new(graph: &Graph, edges: &Edges, batch: usize) -> Self {
+        // Room for some periods, however small the batches are.
+        let slots = if graph.period() > 0 { SLOTS.max(4 * PERIOD / batch) } else { SLOTS };
+        let mut outlets = Self { list: Vec::new(), slots, by_origin: Vec::new() };
         for origin in graph.origins() {
             let (stride, readers, keyed) = (graph.program.stride(origin), edges.readers(origin), edges.keyed(origin));
             let in_pairs = graph.has_pair_queues();
@@ -27,7 +31,7 @@ impl Outlets {
                     outlets.list.extend(queues(edges.of(origin), stride));
                     continue;
                 }
-                outlets.list.push(Outlet::new(SLOTS, readers, || {
+                outlets.list.push(Outlet::new(slots, readers, || {
                     let mut jumbo = Jumbo::new(stride, readers, keyed);
                     if let Some(windowed) = graph.windowed_origin(origin) {
                         windowed.operator.furnish(&mut jumbo.buffer);
