@@ -46,7 +46,7 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         // SAFETY: as above; that is what was published last.
         unsafe { task.insert_latest(outlet) };
         task.done = start + n == block.n;
-        (task.published, task.ended) = (upto, task.done);
+        (task.published, task.ended, task.owes) = (upto, task.done, task.period > 0);
     }
     step.clock.lap(&mut task.counters.time.other);
     if task.announce(step.network, false) {
