@@ -54,6 +54,8 @@ const POOLED_BATCH: usize = 32;
 // come from one source, without those of its last jumbo tuple.
 const WINDOW: usize = 8;
 const SLOTS: usize = 8;
+/// Events for which a source has room.
+const ROOM: usize = 256;
 const TAKEN_AT_ONCE: usize = 1024;
 /// Bytes of threads, latencies, states and what else does not hang on rows.
 const FIXED: usize = 2 << 20;
@@ -292,10 +294,10 @@ fn morsel() {
 fn pinned() {
     let _alone = alone();
     // Rows of a jumbo tuple: of `fan`, of the consumers of all its replicas, and of the consumers of all of theirs. With
-    // `merge_sort` there may be two of those one after the other.
+    // `merge_sort` there may be two of those one after the other. `fan` may take all that a source has room for.
     let taken = |rows: usize| THREADS * (TAKEN_AT_ONCE + rows);
-    let (first, then) = (taken(BATCH * FAN), taken(taken(BATCH * FAN)));
-    let ahead = SLOTS * (THREADS * BATCH + (2 * first + then) / FAN);
+    let (first, then) = (taken(ROOM * FAN), taken(taken(ROOM * FAN)));
+    let ahead = SLOTS * (THREADS * ROOM + (2 * first + then) / FAN);
     let on_the_thread_of_the_sink = [("source", vec![0]), ("fan", vec![0, 1]), ("stop", vec![2]), ("sink", vec![2])];
     for channel in ["gate", "scalegate", "merge_sort", "shared_ring", "pair_queue"] {
         for (program, plan) in

@@ -8,8 +8,8 @@ use crate::dataflow::windowed::Replicated;
 use crate::output::sink::Preparer;
 use crate::program::{Key, Origin, Program};
 
-/// Events between two announcements of a task. A batch of the default size has as many.
-pub const PERIOD: usize = 256;
+/// Events between two announcements of a task. A batch of the default size has more.
+pub const PERIOD: usize = 64;
 
 /// An operator, or the sink, with its inputs.
 #[derive(Debug)]

@@ -6,12 +6,13 @@ use crate::dataflow::pinned::wiring::edges::Edges;
 use crate::dataflow::pinned::wiring::graph::{Graph, PERIOD, number};
 use crate::program::Origin;
 
+/// The periods of single tuples for which a source has room.
+const PERIODS: usize = 4;
+
 /// The outlets of all replicas, and later those of finders of keys and of mergers.
 #[derive(Debug)]
 pub struct Outlets {
     pub list: Vec<Outlet>,
-    /// The number of slots of each.
-    pub slots: usize,
     /// For each origin, the number of its first outlet, and the number of outlets of each of its replicas.
     by_origin: Vec<(usize, usize)>,
 }
@@ -19,12 +20,13 @@ pub struct Outlets {
 impl Outlets {
     /// Creates the outlets of the sources and operators.
     pub fn new(graph: &Graph, edges: &Edges, batch: usize) -> Self {
-        // Room for some periods, however small the batches are.
-        let slots = if graph.period() > 0 { SLOTS.max(4 * PERIOD / batch) } else { SLOTS };
-        let mut outlets = Self { list: Vec::new(), slots, by_origin: Vec::new() };
+        let mut outlets = Self { list: Vec::new(), by_origin: Vec::new() };
         for origin in graph.origins() {
             let (stride, readers, keyed) = (graph.program.stride(origin), edges.readers(origin), edges.keyed(origin));
             let in_pairs = graph.has_pair_queues();
+            // Sources have room for some periods. Consumers take many small batches at once and make one of them.
+            let is_paced = origin == Origin::Events && graph.period() > 0;
+            let slots = if is_paced { SLOTS.max(PERIODS * PERIOD / batch) } else { SLOTS };
             outlets.by_origin.push((outlets.list.len(), if in_pairs { readers } else { 1 }));
             for _ in 0..graph.producers(origin) {
                 if in_pairs {

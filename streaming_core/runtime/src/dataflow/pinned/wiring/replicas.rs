@@ -3,7 +3,7 @@
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::merge_sort::MergeSort;
-use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::scale_gate;
 use crate::dataflow::pinned::channels::Channel;
@@ -124,7 +124,6 @@ fn add_merger(assembly: &mut Assembly, consumer: usize, merger: MergeSort, ranke
     let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
     let role = Role::Merge { operator: (!graph.is_sink(consumer)).then_some(consumer) };
     assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::MergeSort(merger), Some(outlet), stride) });
-    let slots = assembly.outlets.slots;
-    assembly.outlets.list.push(Outlet::new(slots, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
+    assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
     Source::new(outlet, 0, 0, key.map(|_| 0))
 }
