@@ -174,7 +174,7 @@ impl Feed {
 struct Nodes {
     /// The one at hand is the last. Each has the number of batches and the event of the watermark that is not before any of
     /// its nodes, once there is one.
-    chunks: VecDeque<(Box<[Node]>, Option<(u64, i64)>)>,
+    chunks: VecDeque<(Vec<Node>, Option<(u64, i64)>)>,
     /// The number of used nodes of the last chunk.
     used: usize,
 }
