@@ -70,7 +70,6 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # one multiplication for any requested cost
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
-    monkeypatch.setattr(viper, "COUNTS", (1, 2))
     monkeypatch.setattr(briskstream, "APPS", ("sd",))
     for name, values in (
         ("LEVELS", ("L",)), ("JOIN", {"keys": 8}),
@@ -181,8 +180,6 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     assert {h.params["r_keyed"] for h, _ in ways("ordered", "costs")} == {1000, 10_000}
     for name in ("latencies", "skew", "costs", "selectivity"):
         assert {s.batch for _, s in ways("ordered", name)} == {1}
-    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
-    assert len(cells) == 2 * 4 * 4 * 3
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("brisk_wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     shapes = {s.app for _, s in ways("briskstream", "applications")}
@@ -230,15 +227,22 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
                     assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
 
 
-@pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
-def test_each_task_of_viper_has_its_own_thread(name, batches):
+@pytest.mark.parametrize(("name", "batch"), [("figure-4", 1), ("batch", 256)])
+def test_viper_compares_layers_at_one_batch_size(name, batch):
     heats, _ = chosen("viper", name).sweep([1, 2])
-    ways = [way for heat in heats for way in heat.ways]
-    for way in ways:
-        assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
-        assert len(way.plan["sink"]) == len(way.plan[way.app])
-    assert {way.batch for way in ways} == batches
-    assert {way.batch for way in ways if way.channel != "gate"} == {min(batches)}
+    for heat in heats:
+        layers = [way for way in heat.ways if way.option("plan")]
+        for way in layers:
+            # Each task has its own thread.
+            assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
+            assert len(way.plan["sink"]) == len(way.plan[way.app])
+        assert {way.batch for way in layers} == {batch}
+        merged = {way.threads for way in layers if way.channel == viper.BASELINE}
+        for other in (viper.PUBLISHED, viper.OURS):
+            assert merged <= {way.threads for way in layers if way.channel == other}
+        for threads in merged:
+            best = {way.executor for way in heat.ways if way.threads == threads and not way.option("plan")}
+            assert best == {"pinned", "pooled", "morsel"}
 
 
 def test_viper_counts_merge_operators():

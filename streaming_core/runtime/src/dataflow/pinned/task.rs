@@ -74,6 +74,12 @@ pub(super) struct Task {
     pub finder: Option<Finder>,
     /// The task has published all outputs of events up to this one.
     pub published: i64,
+    /// The readers were told of those up to this one.
+    pub announced: i64,
+    /// The number of events between two announcements; 0: each batch is announced.
+    pub period: i64,
+    /// Whether it has published something since the last announcement.
+    pub owes: bool,
     /// Whether its rows are ranked.
     pub ranked: bool,
     /// Whether its rows are numbered before the sink.
@@ -124,6 +130,9 @@ impl Task {
             inserters: Vec::new(),
             finder: None,
             published: i64::MIN,
+            announced: i64::MIN,
+            period: 0,
+            owes: false,
             ranked: false,
             numbered: false,
             wakes: Wakes::default(),
@@ -270,10 +279,10 @@ impl Task {
         // SAFETY: this task alone writes its outlet, and has seen room.
         let (upto, rows) = unsafe { outlet.fill(fill) }?;
         if !self.unfinished {
-            self.published = upto;
+            (self.published, self.owes) = (upto, self.period > 0);
             self.cost.rows_out += rows;
             outlet.publish();
-            // SAFETY: as above; that is what was published last.
+            // SAFETY: as above.
             unsafe { self.insert_latest(outlet) };
         }
         self.ended |= self.taken.last && self.left.is_none();
@@ -308,6 +317,25 @@ impl Task {
         has_published
     }
 
+    /// Tells the readers what the task has published: once in a period, at the end of a block, and when it `pauses`. Adds
+    /// watermarks to the ScaleGates of its consumers. Returns whether the readers are to be woken.
+    pub fn announce(&mut self, network: &Network, pauses: bool) -> bool {
+        if self.period == 0 {
+            return !pauses;
+        }
+        let behind = self.published.saturating_sub(self.announced);
+        if !self.owes || (behind < self.period && !pauses && !self.ended) {
+            return false;
+        }
+        (self.announced, self.owes) = (self.published, false);
+        let Some(outlet) = self.outlet.map(|outlet| &network.outlets[outlet]) else { return false };
+        for feed in &mut self.feeds {
+            // SAFETY: this task alone writes the outlet. What it has published it has inserted, and there is something new.
+            unsafe { feed.add_watermark(outlet) };
+        }
+        true
+    }
+
     /// Inserts the jumbo tuple that the task published last into the ScaleGates of its consumers.
     ///
     /// # Safety
@@ -315,7 +343,7 @@ impl Task {
     pub unsafe fn insert_latest(&mut self, outlet: &Outlet) {
         for feed in &mut self.feeds {
             // SAFETY: as the caller says.
-            unsafe { feed.add(outlet.latest()) };
+            unsafe { feed.add(outlet) };
         }
         for inserter in &mut self.inserters {
             // SAFETY: as above.

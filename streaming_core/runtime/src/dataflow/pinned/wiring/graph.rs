@@ -8,6 +8,9 @@ use crate::dataflow::windowed::Replicated;
 use crate::output::sink::Preparer;
 use crate::program::{Key, Origin, Program};
 
+/// Events between two announcements of a task. A batch of the default size has more.
+pub const PERIOD: usize = 64;
+
 /// An operator, or the sink, with its inputs.
 #[derive(Debug)]
 pub struct Consumer<'a> {
@@ -79,6 +82,11 @@ impl<'a> Graph<'a> {
     /// The number of replicas of an origin.
     pub fn producers(&self, origin: Origin) -> usize {
         self.plan.of(origin).len()
+    }
+
+    /// The number of events between two announcements of a task; 0: it announces each batch.
+    pub fn period(&self) -> i64 {
+        if self.channel.is_ordered() && self.windows.iter().all(Option::is_none) { PERIOD as i64 } else { 0 }
     }
 
     /// Whether each pair of producer and consumer has a queue.

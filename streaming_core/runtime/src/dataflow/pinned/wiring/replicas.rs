@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
+use crate::dataflow::channel::merge_sort::MergeSort;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::scale_gate;
@@ -98,17 +99,16 @@ fn inlet(assembly: &mut Assembly, consumer: usize, mut sources: Vec<Source>) -> 
     let graph = assembly.graph;
     let (channel, is_sink) = (graph.channel, graph.is_sink(consumer));
     let ranked = !is_sink && assembly.ranks.of(Origin::Operator(consumer));
-    // A task that inserts into a ScaleGate announces its progress only by watermarks.
-    let whole = channel == Channel::ScaleGate || (!is_sink && assembly.whole[consumer]);
+    // A row is ready if each source has a later event, so all rows of an event come at once.
+    let whole = channel.is_vipers() || (!is_sink && assembly.whole[consumer]);
     if channel == Channel::MergeSort && sources.len() > 1 {
-        let gate = Gate::new(sources, true, ranked, false).that_takes(whole);
-        sources = vec![add_merger(assembly, consumer, gate, ranked)];
+        sources = vec![add_merger(assembly, consumer, MergeSort::new(sources, ranked), ranked)];
     }
     if is_sink && graph.numbered {
         return Inlet::Results(Results::new(&sources));
     }
     if channel == Channel::ScaleGate && sources.len() > 1 {
-        let (feeds, reader) = scale_gate(sources, SLOTS, ranked);
+        let (feeds, reader) = scale_gate(sources, ranked);
         assembly.feeds.extend(feeds);
         return Inlet::ScaleGate(reader);
     }
@@ -118,12 +118,12 @@ fn inlet(assembly: &mut Assembly, consumer: usize, mut sources: Vec<Source>) -> 
 }
 
 /// Adds the merge task of a replica, and returns the source that reads it.
-fn add_merger(assembly: &mut Assembly, consumer: usize, gate: Gate, ranked: bool) -> Source {
+fn add_merger(assembly: &mut Assembly, consumer: usize, merger: MergeSort, ranked: bool) -> Source {
     let graph = assembly.graph;
     let (key, outlet) = (graph.consumers[consumer].key, assembly.outlets.next());
     let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
     let role = Role::Merge { operator: (!graph.is_sink(consumer)).then_some(consumer) };
-    assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::Gate(gate), Some(outlet), stride) });
+    assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::MergeSort(merger), Some(outlet), stride) });
     assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
     Source::new(outlet, 0, 0, key.map(|_| 0))
 }
