@@ -90,7 +90,7 @@ def _latency(counts: list[int]) -> Sweep:
     ways = [way("tp", scheme, max(counts)) for scheme in (PUBLISHED, *BASELINES, DEFAULT)]
     return [Heat("tp", PAPER["tp"], ways)], [
         f"The schemes of the paper have a punctuation interval of {INTERVAL}. All have the same rate: half of the peak "
-        "rate of the slowest. An event of tstream waits for its interval to end; owners takes the events that are there.",
+        "rate of the slowest. An event of tstream waits for its interval to end. owners takes events as they come.",
         "Left out, to save time: gs, sl and ob.",
     ]
 
