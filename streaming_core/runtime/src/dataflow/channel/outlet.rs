@@ -283,13 +283,6 @@ impl Outlet {
         self.slot(number).with(|jumbo| unsafe { &*jumbo })
     }
 
-    /// The number of jumbo tuples that `reader` has released. For that reader.
-    #[inline]
-    pub fn released(&self, reader: usize) -> u64 {
-        // ORDERING: Relaxed; only the reader writes its cursor.
-        self.cursors[reader].load(Ordering::Relaxed)
-    }
-
     /// Releases the earliest jumbo tuple. For `reader`.
     #[inline]
     pub fn release(&self, reader: usize) {
