@@ -3,21 +3,20 @@
 
 use crate::dataflow::channel::elastic::elastic_scale_gate;
 use crate::dataflow::channel::elastic::ends::{Inserter, Taker};
+use crate::dataflow::channel::gate::Source;
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::SLOTS;
 use crate::dataflow::pinned::wiring::assembly::Assembly;
-use crate::dataflow::pinned::wiring::replicas::sources;
 use crate::program::Origin;
 
-/// Adds the elastic ScaleGate of a consumer, and returns the inlet of each of its replicas. The sources are the replicas of
-/// its inputs.
-pub fn add(assembly: &mut Assembly, consumer: usize) -> Vec<Inlet> {
+/// Adds the elastic ScaleGate of a consumer, and returns the inlet of each of its replicas. `sources`: the replicas of its
+/// inputs, as its first replica reads them.
+pub fn add(assembly: &mut Assembly, consumer: usize, sources: Vec<Source>) -> Vec<Inlet> {
     let graph = assembly.graph;
     let (readers, epochs) = match graph.elastic(Origin::Operator(consumer)) {
         Some(windowed) => (1, Some(windowed.operator.epochs.clone())),
         None => (graph.consumers[consumer].replicas, None),
     };
-    let sources = sources(assembly, consumer, 0);
     let replicas = vec![true; graph.consumers[consumer].replicas];
     let (feeds, ends) = elastic_scale_gate(&vec![true; sources.len()], &replicas, SLOTS);
     let ranked = !graph.is_sink(consumer) && assembly.ranks.of(Origin::Operator(consumer));

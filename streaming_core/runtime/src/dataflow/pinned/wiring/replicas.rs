@@ -33,7 +33,8 @@ pub fn add(assembly: &mut Assembly, consumer: usize) {
 fn inlets(assembly: &mut Assembly, consumer: usize) -> Vec<Inlet> {
     let graph = assembly.graph;
     if graph.reads_elastic(consumer) {
-        return elastic::add(assembly, consumer);
+        let sources = sources(assembly, consumer, 0);
+        return elastic::add(assembly, consumer, sources);
     }
     let keys = graph.windowed(consumer).map(|windowed| finders::add(assembly, consumer, windowed));
     let of_replica = |replica| {
@@ -67,7 +68,7 @@ fn replica_task(assembly: &Assembly, operator: usize, replica: usize, inlet: Inl
 }
 
 /// The sources of a replica that takes its rows straight from their producers.
-pub fn sources(assembly: &Assembly, consumer: usize, replica: usize) -> Vec<Source> {
+fn sources(assembly: &Assembly, consumer: usize, replica: usize) -> Vec<Source> {
     let graph = assembly.graph;
     let mut sources = Vec::new();
     for (stream, &origin) in graph.consumers[consumer].inputs.iter().enumerate() {
