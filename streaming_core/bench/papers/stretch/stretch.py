@@ -21,7 +21,8 @@ from streaming_core.bench.race.ratios import Row, add_multiple
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 
 COMPARISONS = "comparisons_per_s"
-COUNTED = (("wordcount", {}), ("paircount", {"level": "H"}))
+# Applications, their parameters, and their part of the events.
+COUNTED = (("wordcount", {}, 1.0), ("paircount", {"level": "H"}, 0.3))
 JOIN = {"keys": 1000, "size": 60_001}  # a window of a minute, not of five, fills early in a pass
 
 Sweep = tuple[list[Heat], list[str]]
@@ -52,7 +53,7 @@ COUNTING = claim(
 
 
 def _counting(counts: list[int]) -> Sweep:
-    return [Heat(app, params, ways(app, params, [max(counts)])) for app, params in COUNTED], [
+    return [Heat(app, params, ways(app, params, [max(counts)]), share) for app, params, share in COUNTED], [
         BATCH,
         "A tweet counts a repeated word or pair once, as in STRETCH. Flink counts all of them, so its results differ.",
         NO_FLINK,
@@ -160,7 +161,7 @@ SUITE = Suite(
                 _bars("events_per_s", "rows per second"),
                 _bars(MEAN, "mean latency from arrival, at half the slowest peak rate"),
             ),
-            events=200_000,
+            events=40_000,
             loads=(0.5,),
             seconds=80.0,
             needs="cores",

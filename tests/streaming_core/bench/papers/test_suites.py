@@ -73,7 +73,7 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
     monkeypatch.setattr(viper, "COUNTS", (1, 2))
     monkeypatch.setattr(briskstream, "APPS", ("sd",))
-    for name, values in (("COUNTED", (("wordcount", {}),)), ("JOIN", {"keys": 8})):
+    for name, values in (("COUNTED", (("wordcount", {}, 1.0),)), ("JOIN", {"keys": 8})):
         monkeypatch.setattr(stretch, name, values)
     for name, values in (("HEDGE", {"keys": 8}), ("PHASES", elasticity.PHASES | {"keys": 8})):
         monkeypatch.setattr(elasticity, name, values)

@@ -406,8 +406,9 @@ impl Feed {
     }
 
     /// The number of times that sources were added or removed.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub fn changes(&self) -> u64 {
+        // ORDERING: Relaxed; no other thread is at work.
         self.gate.changes_of_sources.load(Ordering::Relaxed)
     }
 
@@ -438,8 +439,8 @@ impl Feed {
         let (gate, own) = (&*self.gate, self.number);
         gate.change(Operation::AddSources, || {
             let missing = || numbers.iter().copied().filter(|&number| !self.has(number));
-            // SAFETY: the lines are of absent sources, and the caller holds the lock.
             let has_nodes = |number: usize| {
+                // SAFETY: the line is of an absent source, and the caller holds the lock.
                 gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &(*line).marks) })
             };
             if !self.is_present() || missing().next().is_none() || !missing().all(has_nodes) {
@@ -480,8 +481,8 @@ impl Feed {
         let gate = &*self.gate;
         gate.change(Operation::RemoveSources, || {
             let present = || numbers.iter().copied().filter(|&number| self.has(number));
-            // SAFETY: the sources are in no call, as the caller says, and the caller holds the lock.
             let has_nodes = |number: usize| {
+                // SAFETY: the source is in no call, as the caller says, and the caller holds the lock.
                 gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &(*line).marks) })
             };
             if !self.is_present() || present().next().is_none() || !present().all(has_nodes) {
