@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaming_core.bench.papers.stretch import joins, switching
-from streaming_core.bench.papers.stretch.vsn import CORES, MEAN, SHARED, claim
+from streaming_core.bench.papers.stretch.vsn import CORES, MEAN, PUBLISHED, SHARED, claim
 from streaming_core.bench.race import open_loop
 from streaming_core.bench.race.ratios import Row, equal_rows, threads_of
 from streaming_core.bench.race.subject import Subject
@@ -61,10 +61,9 @@ def _provisioning(counts: list[int]) -> Sweep:
 
         return Heat("scalejoin", switching.JOIN, ways, pace=pace)
 
-    ups = [[way(1, one), way(threads, one, schedule=first, controller=THRESHOLD)] for one in SHARED]
-    downs = [[way(threads, one), way(threads, one, controller=THRESHOLD)] for one in SHARED]
-    heats = [heat(phases, ways) for phases, of in ((UP, ups), (DOWN, downs)) for ways in of]
-    return heats, [
+    ups = [way(threads, one, schedule=first, controller=THRESHOLD) for one in SHARED]
+    downs = [way(threads, one, controller=THRESHOLD) for one in SHARED]
+    return [heat(UP, [way(1, PUBLISHED), *ups]), heat(DOWN, [way(threads, PUBLISHED), *downs])], [
         f"The load is a share of the peak rate without controller: of one replica before it rises, of {threads} before "
         "it falls. The window is full after the first twentieth of a pass.",
     ]
@@ -176,7 +175,7 @@ EXPERIMENTS = (
         (PROVISIONING,),
         _provisioning,
         tuple(Plot("at_s", y, title, by="change", lines=("name",), loop=False) for y, title in (DELIVERED, REPLICAS)),
-        events=60_000,
+        events=40_000,
         describe=_provisioned,
         needs="cores",
     ),
@@ -199,7 +198,7 @@ EXPERIMENTS = (
         (HEDGING,),
         _hedging,
         _over_time(OFFERED, AVERAGE, REPLICAS),
-        events=10_000,
+        events=6_000,
         count=_count,
         conclude=_speed,
         needs="cores",

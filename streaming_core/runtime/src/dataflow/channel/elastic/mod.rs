@@ -199,8 +199,8 @@ unsafe impl Send for Reader {}
 /// the beginning. At least one reader must be. A source waits when `slots` of its watermarks are not acknowledged.
 pub fn elastic_scale_gate(sources: &[bool], readers: &[bool], slots: usize) -> (Vec<Feed>, Vec<Reader>) {
     let mark = What::Watermark { last: false };
-    // Of `slots` batches, the one at hand, and one for a flush or dummy.
-    let turns = slots + 2;
+    // Of `slots` batches, the one at hand, and the flush and dummy of a source that comes back. It seldom waits for nodes then.
+    let turns = slots + 4;
     let marks = || Marks { added: 0, events: vec![i64::MIN; turns].into() };
     let source = |(number, &is_source): (usize, &bool)| SourceEntry {
         clock: AtomicI64::new(if is_source { i64::MIN } else { ABSENT }),

@@ -9,6 +9,7 @@ use crate::dataflow::windowed::operator::Out;
 use crate::dataflow::windowed::replica::Replica;
 use crate::dataflow::windowed::replica::barrier::Reconfigured;
 use crate::error::RunError;
+use crate::threads::sync::thread;
 
 /// What a replica does after it has taken rows from an elastic ScaleGate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,11 @@ pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -
         };
         // SAFETY: this task alone is this replica.
         match unsafe { windowed.replicas.with_mut(lane, go_over) }? {
-            Reconfigured::Waits => return Ok(Prepared::Waits),
+            Reconfigured::Waits => {
+                // For others, or for readers of the outputs, whose threads may need this core.
+                thread::yield_now();
+                return Ok(Prepared::Waits);
+            }
             Reconfigured::Stays => taken.reconfiguration = None,
             Reconfigured::Leaves => {
                 // The replica has put out all that comes before the epoch.
