@@ -3,16 +3,13 @@
 import pytest
 
 from streaming_core.bench.papers.briskstream import rlas
-from streaming_core.bench.papers.stretch import banded, resident
 from streaming_core.run import profile
 
 
 def few_plans(patch: pytest.MonkeyPatch) -> None:
-    """Reduce suite `rlas` to one application and two plans, and suite `stretch` to few rows of memory."""
+    """Reduce suite `rlas` to one application and two plans."""
     for module, values in (
         (profile, {"EVENTS": 1000}),
-        (resident, {"EVENTS": 2000, "REQUESTS": 20}),
-        (banded, {"EVENTS": 4000, "ROUNDS": 2}),
         (rlas, {"DRAWN": 2, "RACED": (("sd", "gate"),), "CANDIDATES": 2, "PILOT_ROUNDS": 1}),
     ):
         for name, value in values.items():

@@ -283,13 +283,6 @@ impl Outlet {
         self.slot(number).with(|jumbo| unsafe { &*jumbo })
     }
 
-    /// The number of jumbo tuples that `reader` has released. For that reader.
-    #[inline]
-    pub fn released(&self, reader: usize) -> u64 {
-        // ORDERING: Relaxed; only the reader writes its cursor.
-        self.cursors[reader].load(Ordering::Relaxed)
-    }
-
     /// The number of jumbo tuples that `reader` has released. For the writer.
     #[inline]
     pub fn acknowledged(&self, reader: usize) -> u64 {
@@ -300,7 +293,8 @@ impl Outlet {
     /// Releases the earliest jumbo tuple. For `reader`.
     #[inline]
     pub fn release(&self, reader: usize) {
-        self.release_to(reader, self.released(reader) + 1);
+        // ORDERING: Relaxed; only the reader writes its cursor.
+        self.release_to(reader, self.cursors[reader].load(Ordering::Relaxed) + 1);
     }
 
     /// Releases the first `number` jumbo tuples of all. For `reader`.

@@ -19,7 +19,7 @@
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
 //! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism
 //! `vsn_esg` there are no such tasks: producers insert into an elastic ScaleGate, and each replica reads it with a handle of
-//! its own.
+//! its own. The replicas insert what they put out into another one.
 //!
 //! No deadlock: a task waits for room until all its readers have moved on, and for input until a source has. Take the
 //! earliest event that some task has not taken yet, and the most upstream task that must take it. Every source has told this
@@ -221,7 +221,7 @@ fn pause(tasks: &mut [Task], network: &Network, job: &Job) -> bool {
     }
     let mut patience = Patience::new(idle::Strategy::Park);
     while !job.frame.arrivals.is_open_loop() && patience.pass() {
-        if tasks.iter().any(|task| task.may_work(network, job)) {
+        if tasks.iter_mut().any(|task| task.may_work(network, job)) {
             return true;
         }
     }
@@ -257,8 +257,9 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
         let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
         clock.lap(&mut tasks[0].counters.time.other);
         let linger = job.linger();
-        let leaves =
-            || frame.is_stopped() || job.linger() != linger || tasks.iter().any(|task| task.may_work(network, job));
+        let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
+        let mut leaves =
+            || frame.is_stopped() || job.linger() != linger || tasks.iter_mut().any(|task| task.may_work(network, job));
         match due {
             // Events arrive without a notification.
             Some(next) => {
@@ -270,7 +271,6 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
                 return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
             }
             None => {
-                let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
                 frame.signals.bells.wait(thread, awaited, leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);
             }

@@ -68,9 +68,9 @@ pub(super) struct Task {
     pub edges: Vec<Edge>,
     /// Its ends of the ScaleGates of its consumers.
     pub feeds: Vec<Feed>,
-    /// Its ends of the elastic ScaleGates of windowed consumers.
+    /// Its ends of the elastic ScaleGates of its consumers.
     pub inserters: Vec<Inserter>,
-    /// Finds the keys of the rows, if the task reads an elastic ScaleGate.
+    /// Finds the keys of the rows, if the task is a windowed replica that reads an elastic ScaleGate.
     pub finder: Option<Finder>,
     /// The task has published all outputs of events up to this one.
     pub published: i64,
@@ -161,7 +161,7 @@ impl Task {
     }
 
     /// Whether a step might do something now, for a task whose last one did nothing.
-    pub fn may_work(&self, network: &Network, job: &Job) -> bool {
+    pub fn may_work(&mut self, network: &Network, job: &Job) -> bool {
         if self.done {
             return false;
         }
@@ -197,12 +197,12 @@ impl Task {
     }
 
     /// Whether there is room for what it puts out.
-    pub fn has_room(&self, network: &Network) -> bool {
+    pub fn has_room(&mut self, network: &Network) -> bool {
         if let Some(pairs) = &self.pairs {
             return pairs.has_room(&network.outlets);
         }
-        self.inserters.iter().for_each(|inserter| inserter.collect(&network.outlets));
-        network.outlets[self.outlets()].iter().all(Outlet::has_room)
+        self.inserters.iter_mut().for_each(|inserter| inserter.collect(&network.outlets));
+        self.inserters.iter().all(Inserter::has_room) && network.outlets[self.outlets()].iter().all(Outlet::has_room)
     }
 
     /// Its operator, if it is a replica of a windowed one.

@@ -31,8 +31,7 @@ pub mod key;
 mod lists;
 mod source;
 
-pub use source::Source;
-use source::place;
+pub use source::{Source, place};
 
 use key::{Numbered, Order, SortKey};
 use lists::{Entry, Lists};

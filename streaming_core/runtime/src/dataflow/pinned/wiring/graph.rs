@@ -74,6 +74,17 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// The replicas of an origin, if they read an elastic ScaleGate and write one.
+    pub fn elastic(&self, origin: Origin) -> Option<&'a Replicated> {
+        self.windowed_origin(origin).filter(|windowed| windowed.operator.has_barrier)
+    }
+
+    /// Whether an elastic ScaleGate stands in front of a consumer.
+    pub fn reads_elastic(&self, consumer: usize) -> bool {
+        let inputs = self.consumers[consumer].inputs.iter().copied();
+        inputs.chain([Origin::Operator(consumer)]).any(|origin| self.elastic(origin).is_some())
+    }
+
     /// The operators with windows; an entry for each operator.
     pub fn windows(&self) -> &'a [Option<Replicated>] {
         self.windows
@@ -94,11 +105,13 @@ impl<'a> Graph<'a> {
         self.channel == Channel::PairQueue
     }
 
-    /// The operator that alone feeds the sink, if there is one. Its replicas examine the rows for the sink. In Viper, sinks do
-    /// this themselves.
+    /// The operator that alone feeds the sink, if there is one. Its replicas examine the rows for the sink. In Viper, and
+    /// behind an elastic ScaleGate, sinks do this themselves.
     pub fn sink_producer(&self) -> Option<usize> {
         match self.program.outputs[..] {
-            [Origin::Operator(index)] if !self.channel.is_vipers() => Some(index),
+            [origin @ Origin::Operator(index)] if !self.channel.is_vipers() && self.elastic(origin).is_none() => {
+                Some(index)
+            }
             _ => None,
         }
     }

@@ -12,26 +12,13 @@ use crate::dataflow::pinned::route::Route;
 use crate::dataflow::pinned::task::Task;
 use crate::dataflow::pinned::wiring::assembly::Assembly;
 use crate::dataflow::pinned::wiring::{elastic, finders};
-use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::keys::Finder;
 use crate::program::{OperatorKind, Origin};
 
 /// Adds the replicas of a consumer: of an operator, or of the sink.
 pub fn add(assembly: &mut Assembly, consumer: usize) {
     let graph = assembly.graph;
-    let windowed = graph.windowed(consumer);
-    if let Some(windowed) = windowed
-        && windowed.operator.has_barrier
-    {
-        return add_elastic(assembly, consumer, windowed);
-    }
-    let keys = windowed.map(|windowed| finders::add(assembly, consumer, windowed));
-    for replica in 0..graph.consumers[consumer].replicas {
-        let sources = match &keys {
-            Some(keys) => keys.sources(replica),
-            None => sources(assembly, consumer, replica),
-        };
-        let inlet = inlet(assembly, consumer, sources);
+    for (replica, inlet) in inlets(assembly, consumer).into_iter().enumerate() {
         if graph.is_sink(consumer) {
             let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
             let task = Task::new(Role::Sink { number: replica }, inlet, None, stride);
@@ -43,13 +30,22 @@ pub fn add(assembly: &mut Assembly, consumer: usize) {
     }
 }
 
-/// Adds the replicas of an operator that read an elastic ScaleGate.
-fn add_elastic(assembly: &mut Assembly, operator: usize, windowed: &Replicated) {
-    for (replica, taker) in elastic::add(assembly, operator, windowed).into_iter().enumerate() {
-        let finder = Some(Finder::new(&windowed.operator));
-        let task = Task { finder, ..replica_task(assembly, operator, replica, Inlet::Elastic(taker)) };
-        assembly.add(assembly.graph.plan.operators[operator][replica], task);
+/// The inlets of the replicas of a consumer.
+fn inlets(assembly: &mut Assembly, consumer: usize) -> Vec<Inlet> {
+    let graph = assembly.graph;
+    if graph.reads_elastic(consumer) {
+        let sources = sources(assembly, consumer, 0);
+        return elastic::add(assembly, consumer, sources);
     }
+    let keys = graph.windowed(consumer).map(|windowed| finders::add(assembly, consumer, windowed));
+    let of_replica = |replica| {
+        let sources = match &keys {
+            Some(keys) => keys.sources(replica),
+            None => sources(assembly, consumer, replica),
+        };
+        inlet(assembly, consumer, sources)
+    };
+    (0..graph.consumers[consumer].replicas).map(of_replica).collect()
 }
 
 /// The task of a replica of an operator.
@@ -64,6 +60,7 @@ fn replica_task(assembly: &Assembly, operator: usize, replica: usize, inlet: Inl
     Task {
         pairs: assembly.pair_queues(origin, replica),
         edges: assembly.edges.of(origin).to_vec(),
+        finder: graph.elastic(origin).map(|windowed| Finder::new(&windowed.operator)),
         ranked: assembly.ranks.of(origin),
         preparer: prepares.then(|| graph.preparer.clone()),
         whole: assembly.whole[operator],
