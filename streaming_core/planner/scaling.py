@@ -40,7 +40,7 @@ PUBLISHED_START = 0.7  # part of the room that the first replication takes
 BISECTIONS = 8  # of the ingress: the last changes it by less than a hundredth of the range, in logarithms
 # How much `balanced` tries.
 AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # how many times the ingress sustained so far to aim at, in this order
-START = 0.8  # part of the room that the replicas of the first climb take
+STARTS = (0.8, 0.95)  # parts of the room that the replicas of the first climbs take
 PATTERNS = 16  # measured patterns up to which a climb starts with each; with more, only with the first two
 TRIES = 16  # steps of each kind that an improvement evaluates, the most promising ones
 RUINS = 10  # attempts to place parts of the best plan anew
@@ -188,7 +188,8 @@ def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, 
         first = tuple(min(operator.replicas, 2) for operator in within.operators)
         if sum(first) <= most:
             yield within, first
-    yield graph, _start(graph, machine, START * most)
+    for part in STARTS:
+        yield graph, _start(graph, machine, part * most)
 
 
 def _bound(graph: Graph) -> float:
