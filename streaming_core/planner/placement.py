@@ -87,11 +87,11 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None, f
         if decisions is None:
             nodes += 1
             decisions = branch.decisions(plan)
-        made = next(decisions, None)
-        if made is None:
+        children = next(decisions, None)
+        if children is None:
             continue
         stack.append((at_most, plan, decisions))  # its other decisions come later
-        plans, values, failure = made
+        plans, values, failure = children
         left = float(plan[:, problem.nowhere].sum())
         if failure is not None and left < fewest:
             failed, fewest = problem.classes[failure].operator, left
@@ -183,7 +183,7 @@ class _Published:
     def decisions(self, plan: Array) -> Iterator[_Children]:
         """Make the decisions that are open at a node, in topological order; see _Sound.decisions."""
         problem, left = self._problem, plan[:, self._problem.nowhere] > 0
-        made = set()
+        singles = set()
         for a, b in problem.pairs:
             if left[a] and left[b] and self._is_fed(plan, a) and self._is_fed(plan, b, a):
                 both = problem.sizes[a] + problem.sizes[b]
@@ -191,8 +191,8 @@ class _Published:
                 yield kept if kept[0].shape[1] else self._kept(plan, self._apart(plan, a, b), True, b)
                 continue
             for unit in (a, b):
-                if left[unit] and unit not in made:
-                    made.add(unit)
+                if left[unit] and unit not in singles:
+                    singles.add(unit)
                     ways: list[_Way] = [((unit, s),) for s in _sockets(problem, plan, problem.sizes[unit])]
                     yield self._kept(plan, ways, self._is_fed(plan, unit), unit)
 

@@ -2,8 +2,8 @@
 
 `topological` is the paper's algorithm. It places the replicas, and takes the first over-supplied operator in reverse
 topological order. That operator gets as many more replicas as the over-supply demands, up to the room. If no placement
-is valid, the operator without a place is too coarse-grained (appendix D): its units become smaller, and units of one
-replica get one more. The algorithm ends when no operator is over-supplied, or no room is left.
+is valid, the operator without a place is too coarse-grained (appendix D). Its units become smaller, or, if they are
+single replicas, it gets one more. The algorithm ends when no operator is over-supplied, or no room is left.
 
 `balanced` is ours, and maximises the sustained ingress. It aims at an ingress a little above the sustained one. At its
 present demand, every operator gets the replicas that this takes, and `balanced` places the new ones. It ends when it

@@ -2,8 +2,8 @@
 
 - `balanced`, the default and ours, maximises the sustained ingress. It scales by demand, and places by local
   improvement, then branch and bound.
-- `rlas` runs algorithms 1 and 2 of the paper with appendix D, by R at the peak ingress, with the paper's bound and all
-  its heuristics. R judges the strategies of the paper; the sustained ingress judges ours.
+- `rlas` runs algorithms 1 and 2 of the paper with appendix D, with its bound and all its heuristics. It maximises R at
+  the peak ingress. R judges the strategies of the paper; the sustained ingress judges ours.
 - `rlas_fix_l` and `rlas_fix_u` run `rlas` for a machine that fetches every row over the greatest distance, or none.
 - `first_fit` takes the replicas of `rlas`, in topological order, each on the first socket with room.
 - `round_robin` takes the replicas of `rlas`, on the sockets in turn.
@@ -83,8 +83,8 @@ def first_fit(task: Task) -> Placed:
 
     If there is none, relax the violated constraints of the first socket with room, and pack everything anew.
     """
-    found = _rlas(task).problem
-    problem = Compressed(task.graph, task.machine, found.replicas)
+    replication = _rlas(task).problem
+    problem = Compressed(task.graph, task.machine, replication.replicas)
     # The ingress that the replicas sustain without fetching, on evenly loaded sockets.
     nothing = problem.nothing()[:, None, :]
     ingress = 1 / float(problem.bound(nothing)[0])
@@ -104,7 +104,7 @@ def first_fit(task: Task) -> Placed:
                 break
             current = np.ascontiguousarray(plans[:, fitting[0]])
         if violated is None:
-            return _plan_of("first_fit", task, problem.places(current), ingress=found.ingress)
+            return _plan_of("first_fit", task, problem.places(current), ingress=replication.ingress)
         slack = np.where(violated, slack * RELAXATION, slack)
 
 
