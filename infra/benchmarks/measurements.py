@@ -15,7 +15,7 @@ from typing import Any
 from reports.charts import series
 from streaming_core.bench import wording
 from streaming_core.bench.race.rounds import Row
-from streaming_core.bench.report import VERSION, claim_lines, value
+from streaming_core.bench.report import VERSION, claim_cells, value
 from streaming_core.storage import left_json
 
 RESULTS = {
@@ -26,10 +26,10 @@ RESULTS = {
     "different": "differs",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.
-FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells", "sources")
+FACTS = ("made_at", "build", "host", "topology", "conditions", "repetitions", "quick", "seconds", "cells")
 
 
-Experiment = dict[str, Any]  # of a result's JSON, with the FACTS of the result, `outdated`, and the lines of `claims`
+Experiment = dict[str, Any]  # of a result's JSON, with the FACTS of the result, and the table of its `claims`
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,30 @@ class Chart:
     title: str
 
 
-def suites(folders: Iterable[Path], current: dict[str, str]) -> list[Suite]:
+def suites(folders: Iterable[Path]) -> list[Suite]:
     """Read the suites, sorted by name and machine.
 
     A measurement with `--quick` counts only if there is no other.
 
     Args:
         folders: the folders of the results.
-        current: the digests of all components in the checkout.
     """
     read = [result for folder in folders for path in sorted(folder.glob("*.json")) if (result := _read(path))]
     by_key: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for result in sorted(read, key=lambda result: (not result["quick"], result["made_at"])):
         by_key.setdefault((result["suite"], wording.machine(result)), []).append(result)
     return [
-        Suite(name, machine, of_key[-1]["title"], _newest(of_key, current))
-        for (name, machine), of_key in sorted(by_key.items())
+        Suite(name, machine, of_key[-1]["title"], _newest(of_key)) for (name, machine), of_key in sorted(by_key.items())
     ]
 
 
-def _newest(of_suite: list[dict[str, Any]], current: dict[str, str]) -> list[Experiment]:
+def _newest(of_suite: list[dict[str, Any]]) -> list[Experiment]:
     """The newest measurement of each experiment, from the results of a suite, oldest first."""
     known: dict[str, Experiment] = {}
     for result in of_suite:
-        facts = {fact: result[fact] for fact in FACTS} | {"outdated": wording.outdated(result, current)}
+        facts = {fact: result[fact] for fact in FACTS}
         for experiment in result["experiments"]:
-            known[experiment["name"]] = experiment | facts | {"claims": claim_lines(result, experiment)}
+            known[experiment["name"]] = experiment | facts | {"claims": claim_cells(result, experiment)}
         # The order of the newest file counts, because only it has the experiments that came later.
         order = result["order"] + [name for name in known if name not in result["order"]]
         known = {name: known[name] for name in order if name in known}

@@ -100,7 +100,6 @@ class ExperimentView:
         legend: the lines of its charts.
         table: its figures.
         wrong: how many of its results differ from the loop's.
-        warning: which components have changed since; empty if none has.
         round_trip: the round trip between two cores.
         passes: its passes and rounds.
         size: its cells, and the time that they took.
@@ -111,7 +110,6 @@ class ExperimentView:
     legend: list[LegendLine]
     table: FigureTable
     wrong: int
-    warning: str
     round_trip: str
     passes: str
     size: str
@@ -140,9 +138,8 @@ class BenchmarksPage:
     def of(cls, suites: list[SuiteView]) -> BenchmarksPage:
         """The page of some suites."""
         experiments = [experiment for suite in suites for experiment in suite.experiments]
-        outdated = sum(bool(experiment.warning) for experiment in experiments)
         noun = f"{len(experiments)} experiment{'s' * (len(experiments) != 1)}"
-        return cls(f"Benchmarks: {noun}, {outdated} of them outdated", suites, measurements.RESULTS)
+        return cls(f"Benchmarks: {noun}", suites, measurements.RESULTS)
 
 
 def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
@@ -153,7 +150,7 @@ def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
     """
     svgs: dict[str, str] = {}
     views: list[SuiteView] = []
-    for suite in measurements.suites(folders, wording.sources()):
+    for suite in measurements.suites(folders):
         number = 1 + sum(view.name == suite.name for view in views)  # of the machine
         place = suite.name if number == 1 else f"{suite.name}-{number}"
         numbers = measurements.numbers(suite)
@@ -165,14 +162,12 @@ def draw(folders: Iterable[Path]) -> tuple[dict[str, str], list[SuiteView]]:
 def _experiment(svgs: dict[str, str], place: str, experiment: Experiment, numbers: Mapping[str, int]) -> ExperimentView:
     """The view of an experiment of the suite at an anchor; adds its charts to `svgs`."""
     groups, labels = _charts(svgs, place, experiment, numbers)
-    outdated = experiment["outdated"]
     return ExperimentView(
         content=experiment,
         groups=groups,
         legend=[LegendLine(label, number) for label, number in numbers.items() if label in labels],
         table=FigureTable.of(experiment),
         wrong=sum(row["result"] == "different" for row in experiment["rows"]),
-        warning=wording.warning(outdated) if outdated else "",
         round_trip=wording.round_trip(experiment["host"]),
         passes=wording.passes(experiment),
         size=wording.size(experiment),

@@ -30,12 +30,14 @@ def files(root: Path = ROOT) -> dict[Path, str]:
 
 
 def _benchmarks(docs: Path) -> dict[Path, str]:
-    """The page of the committed results; a project has none."""
+    """The pages of the committed results, and a chart for each paper; a project has none."""
     if not any(docs.glob("benchmarks/*.json")):
         return {}
-    from streaming_core.bench.benchmarks_page import page
+    from infra.benchmarks.papers import charts
+    from streaming_core.bench.benchmarks_page import pages
 
-    return {docs / "benchmarks.md": page(docs / "benchmarks")}
+    texts = pages(docs / "benchmarks") | charts(docs / "benchmarks")
+    return {docs / path: text for path, text in texts.items()}
 
 
 def _schemas() -> str:

@@ -50,6 +50,7 @@ AXES = {
     "load": "share of the peak rate",
     "heuristic": None,
     "queue": None,
+    "case": None,
     "placement": None,
     "way": None,
     "switched": None,

@@ -11,7 +11,6 @@ from typing import Any
 from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.bench.race import facts, length
-from streaming_core.bench.race.components import COMPONENTS
 from streaming_core.bench.race.race import Race
 from streaming_core.bench.race.results import Record
 from streaming_core.bench.race.rounds import Row
@@ -35,7 +34,7 @@ def run(
     """
     counts = facts.thread_counts(threads, repetitions)
     apps = [registry.load(name) for name in names or registry.names()]
-    record = Record(COMPONENTS, repetitions, quick)
+    record = Record(repetitions, quick)
     rows: list[Row] = []
     notes: list[str] = []
     size = length.QUICK_EVENTS if quick and events is None else events

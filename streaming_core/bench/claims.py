@@ -2,6 +2,12 @@
 
 A claim names two ways by the columns of their rows: the algorithm as published, and ours. It names the rows that both
 are compared with, the column that counts, and the columns that split the rows into cases. Every case becomes a line.
+
+A ratio compares rows of one heat, with the same threads, batch and punctuation interval. `over` may name one of these.
+If it names the application or a parameter, the rows are of two heats. Our way has the
+threads and the batch of the way as published. Beside both stands the fastest way of the heat on as many threads, of any
+executor, and each way's throughput relative to the compiled loop.
+
 The verdict follows from the paper's value and the measured 95 % interval. It is about the way as published.
 
 | expects | reproduced | reversed | else |
@@ -11,13 +17,15 @@ The verdict follows from the paper's value and the measured 95 % interval. It is
 | `=` | the interval meets the paper's value, within 10 % | | weaker |
 | `>=`, `<=` | the median reaches the paper's value; without a value, the interval reaches 1 | | weaker |
 
-A case is not testable here for one of four reasons. A row is missing or wrong. A ratio comes from a single round. The
-paper has no value for a column. Or the claim needs what this machine lacks. An interval shows no equality if its ends
-differ by more than a factor of two. A goal of this project is met or missed, by our way.
+A case is not testable here for one of five reasons. A row is missing or wrong. A ratio comes from a single round, or
+from none in which both ways had cores at the same distance. The paper has no value for a column. Or the claim needs
+what this machine lacks. An interval shows no equality if its ends differ by more than a factor of two. A goal of this
+project is met or missed, by our way.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,10 +34,13 @@ from typing import Any
 from streaming_core.bench.race.ratios import (
     NOUNS,
     Row,
+    best,
     compare,
+    equal_rows,
     most,
     quantity,
     rounds_of,
+    threads_of,
     three_digits,
     unit_of,
     value,
@@ -44,16 +55,20 @@ NEAR = 1.1  # values that differ by less than this factor are as large as each o
 WIDE = 2.0  # an interval whose ends differ by this factor shows no equality
 ANY = ()  # as the value of a column: all values are allowed
 UNTESTABLE = "not testable here"
-# The fields of a line, and their titles.
+# The fields of a line as a table shows it, and their titles.
 TITLES = {
     "says": "claim",
     "measure": "measure",
     "case": "case",
+    "conditions": "batch, threads",
     "paper": "paper",
-    "published": "ours, as published",
-    "ours": "our best",
+    "published": "as published",
+    "ours": "ours, same batch and threads",
+    "best": "best of all executors",
+    "loop": "times the loop",
     "verdict": "verdict",
 }
+SAME = ("threads", "batch", "punctuation", "heat")  # columns in which compared rows agree
 WORDS = {">": "more", "<": "less", "=": "as much", ">=": "at least as much", "<=": "at most as much"}
 
 
@@ -86,8 +101,81 @@ class Claim:
     needs: str | int = ""
 
 
-def lines(claims: Iterable[Claim], rows: list[Row], cores: int, nodes: int) -> list[dict[str, str]]:
-    """Return the lines of claims, with the fields of TITLES and the source.
+@dataclass(frozen=True)
+class Measured:
+    """A figure of a case: its row, text, median, and interval. Without an interval it cannot be judged; `why` says why.
+
+    Shares are between 0 and 1, columns in their own units, and ratios without a unit.
+    """
+
+    row: Row
+    text: str
+    median: float | None = None
+    ends: tuple[float, float] | None = None
+    why: str = ""
+
+    @property
+    def short(self) -> str:
+        """The median with its unit, without the interval; "" without a figure."""
+        if self.text.startswith("no ") and self.median is not None:  # no difference was seen
+            return f"{three_digits(self.median)} times"
+        return re.sub(r" \(.*\)", "", self.text)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A case of a claim, with texts for a table.
+
+    Attributes:
+        claim: The claim.
+        case: The values of its columns `by`.
+        paper: The paper's value.
+        published: The figure of the way as published, or None.
+        ours: The figure of our way, or None.
+        best: The row of the fastest way of the heat on as many threads, or None.
+        verdict: The verdict.
+    """
+
+    claim: Claim
+    case: str
+    paper: str
+    published: Measured | None
+    ours: Measured | None
+    best: Row | None
+    verdict: str
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The fields of TITLES."""
+        claim, judged = self.claim, self.published or self.ours
+        return {
+            "says": f"{claim.says} ({claim.source})",
+            "measure": "" if claim.published is None and claim.ours is None else _measure_name(claim.column),
+            "case": self.case,
+            "conditions": conditions(judged.row) if judged else "",
+            "paper": self.paper,
+            "published": self.published.text if self.published else "",
+            "ours": self.ours.text if self.ours else "",
+            "best": self.best["way"] if self.best else "",
+            "loop": ", ".join(map(three_digits, self.times_loop)),
+            "verdict": self.verdict,
+        }
+
+    @property
+    def times_loop(self) -> list[float]:
+        """The throughput relative to the loop: as published, ours, and the best."""
+        rows = [*(one.row for one in (self.published, self.ours) if one), *([self.best] if self.best else [])]
+        return [row["to_loop"] for row in rows if row.get("to_loop") is not None]
+
+
+def conditions(row: Row) -> str:
+    """Return the batch and the threads of a row: `500 events, 2 threads`."""
+    batch = row.get("punctuation" if row.get("executor") == "transactional" else "batch")
+    return f"{batch:,} event{'s' * (batch != 1)}, {threads_of(row)}" if batch else threads_of(row)
+
+
+def lines(claims: Iterable[Claim], rows: list[Row], cores: int, nodes: int) -> list[Line]:
+    """Return the lines of claims.
 
     Args:
         claims: The claims.
@@ -99,45 +187,50 @@ def lines(claims: Iterable[Claim], rows: list[Row], cores: int, nodes: int) -> l
     return [line for claim in claims for line in _lines(claim, right, _lacking(claim.needs, cores, nodes))]
 
 
-def _lines(claim: Claim, rows: list[Row], lacking: str) -> Iterator[dict[str, str]]:
+def _lines(claim: Claim, rows: list[Row], lacking: str) -> Iterator[Line]:
     none = UNTESTABLE + f": needs {lacking}" * bool(lacking)
-    measure = "" if claim.published is None and claim.ours is None else _measure_name(claim.column)
-    line = {"says": claim.says, "source": claim.source, "measure": measure, "case": ""}
-    line |= {"paper": _papers(claim, _value(claim.paper, ())), "published": "", "ours": "", "verdict": none}
     has_case = False
     for key in dict.fromkeys(tuple(value(row, name) for name in claim.by) for row in rows):
         if None in key:
             continue
         where = dict(zip(claim.by, key, strict=True))
-        published, ours = (_measure(claim, ways, where, rows) for ways in (claim.published, claim.ours))
+        published = _measure(claim, claim.published, where, rows)
+        of_ours = rows if published is None else _alike(rows, published.row, {})
+        ours = _measure(claim, claim.ours, where, of_ours)
         judged = ours if claim.published is None else published
         if published is None and ours is None:
             continue
         has_case = True
         paper = _value(claim.paper, key)
-        is_open = lacking or (paper is None and not claim.over)
-        verdict = "" if judged is None else none if is_open or judged.ends is None else _verdict(claim, paper, judged)
-        yield line | {
-            "case": ", ".join(text if isinstance(text, str) else f"{name} {text:,}" for name, text in where.items()),
-            "paper": _papers(claim, paper),
-            "published": published.text if published else "",
-            "ours": ours.text if ours else "",
-            "verdict": verdict,
-        }
+        if judged is None:
+            verdict = none
+        elif lacking or (paper is None and not claim.over) or judged.ends is None:
+            verdict = none if lacking or not judged.why else f"{UNTESTABLE}: {judged.why}"
+        else:
+            verdict = _verdict(claim, paper, judged)
+        case = ", ".join(text if isinstance(text, str) else f"{name} {text:,}" for name, text in where.items())
+        known = published or ours
+        best = _best(rows, known.row) if known and claim.column == "events_per_s" else None
+        yield Line(claim, case, _papers(claim, paper), published, ours, best, verdict)
     if not has_case:
-        yield line
+        yield Line(claim, "", _papers(claim, _value(claim.paper, ())), None, None, None, none)
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A figure of a case: its text, its median, and its interval; without an interval it cannot be judged."""
+def _alike(rows: list[Row], own: Row, over: Ways) -> list[Row]:
+    """Return the rows that may be compared with a row: they agree with it in SAME, but for what `over` varies."""
+    same = [name for name in SAME if name not in over and own.get(name) is not None]
+    if "app" in over or set(over) & set(own["params"]):
+        same = [name for name in same if name != "heat"]
+    return [row for row in rows if all(row.get(name) in (None, own[name]) for name in same)]
 
-    text: str
-    median: float = 0.0
-    ends: tuple[float, float] | None = None
+
+def _best(rows: list[Row], own: Row) -> Row | None:
+    """Return the fastest correct row of the heat of a row that has its number of threads."""
+    heat = [row for row in rows if row.get("heat") == own.get("heat") and row["threads"] == own["threads"]]
+    return best(row for row in equal_rows(heat) if "executor" in row)
 
 
-def _measure(claim: Claim, ways: Ways | None, where: dict[str, Any], rows: list[Row]) -> _Measured | None:
+def _measure(claim: Claim, ways: Ways | None, where: dict[str, Any], rows: list[Row]) -> Measured | None:
     """Return the figure of a way in a case, or None if it has no row."""
     column = claim.column
     own = None if ways is None else _select(_matching(_matching(rows, where), ways), column, ways)
@@ -147,21 +240,21 @@ def _measure(claim: Claim, ways: Ways | None, where: dict[str, Any], rows: list[
     if not claim.over:
         return absolute
     elsewhere = {name: known for name, known in where.items() if name not in claim.over}
-    others = _matching(_matching(rows, elsewhere), {**ways, **claim.over})
-    if "threads" not in claim.over:
-        others = [row for row in others if row["threads"] == own["threads"]]
+    others = _matching(_matching(_alike(rows, own, claim.over), elsewhere), {**ways, **claim.over})
     other = _select(others, column, claim.over)
     if other is own:
         return None
     if other is None:
-        return _Measured(absolute.text)
+        return Measured(own, absolute.text)
     if isinstance(column, str) and rounds_of(own, column) and rounds_of(other, column):
         ratio = compare(own, other, column, over_threads=True)
-        return _Measured(ratio.text, ratio.median, None if ratio.rounds == 1 else (ratio.low, ratio.high))
+        if ratio.rounds < 2:
+            return Measured(own, ratio.text, ratio.median, why="the cores moved" * (len(own["rates"]) > 1))
+        return Measured(own, ratio.text, ratio.median, (ratio.low, ratio.high))
     if not (base := _figure(other, column)):
-        return _Measured(absolute.text)
-    times = absolute.median / base
-    return _Measured(f"{three_digits(times)} times", times, (times, times))
+        return Measured(own, absolute.text)
+    times = (absolute.median or 0.0) / base
+    return Measured(own, f"{three_digits(times)} times", times, (times, times))
 
 
 def _matching(rows: Iterable[Row], ways: Ways) -> list[Row]:
@@ -197,15 +290,15 @@ def _figure(row: Row, column: str | tuple[str, ...]) -> float | None:
     return sum(spent[part] or 0 for part in column) / total if total else None
 
 
-def _absolute(row: Row, column: str | tuple[str, ...]) -> _Measured:
+def _absolute(row: Row, column: str | tuple[str, ...]) -> Measured:
     figure = _figure(row, column) or 0.0
     if isinstance(column, str):
         low, high = row.get(f"{column}_range") or (figure, figure)
-        return _Measured(quantity(row, column), figure, (low, high))
-    return _Measured(_percent(figure), figure, (figure, figure))
+        return Measured(row, quantity(row, column), figure, (low, high))
+    return Measured(row, _percent(figure), figure, (figure, figure))
 
 
-def _verdict(claim: Claim, paper: float | None, measured: _Measured) -> str:
+def _verdict(claim: Claim, paper: float | None, measured: Measured) -> str:
     """Return the verdict of the table above."""
     low, high = measured.ends or (0.0, 0.0)
     known = 1.0 if paper is None else paper
@@ -221,7 +314,8 @@ def _verdict(claim: Claim, paper: float | None, measured: _Measured) -> str:
         if is_reached and low <= known <= high and high > WIDE * low:
             return f"{UNTESTABLE}: the interval is wide"
     else:
-        is_reached = measured.median >= known if claim.expects == ">=" else measured.median <= known
+        median = measured.median or 0.0
+        is_reached = median >= known if claim.expects == ">=" else median <= known
     if claim.source == GOAL:
         return "met" if is_reached else "missed"
     return "reversed" if is_reversed else "reproduced" if is_reached else "weaker"

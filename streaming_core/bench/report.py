@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from streaming_core.bench import whole_runs
-from streaming_core.bench.claims import TITLES, lines
+from streaming_core.bench.claims import TITLES, Line, lines
 from streaming_core.bench.race.ratios import value
 from streaming_core.bench.race.results import VERSION as VERSION
 from streaming_core.bench.race.results import rows as all_rows
@@ -144,7 +144,7 @@ def length(results: dict[str, Any]) -> str:
     return f"{passes}; {cells} in {results['seconds']:,.0f} s"
 
 
-def claim_lines(results: dict[str, Any], experiment: dict[str, Any]) -> list[dict[str, str]]:
+def claim_lines(results: dict[str, Any], experiment: dict[str, Any]) -> list[Line]:
     """Return the lines of the claims that an experiment of a suite has today, for the rows of a result.
 
     Args:
@@ -159,9 +159,8 @@ def claim_lines(results: dict[str, Any], experiment: dict[str, Any]) -> list[dic
 
 
 def claim_cells(results: dict[str, Any], experiment: dict[str, Any]) -> list[list[str]]:
-    """Return the cells of a table of `claim_lines`: the titles, then the lines, with the source behind the claim."""
-    cells = [line | {"says": f"{line['says']} ({line['source']})"} for line in claim_lines(results, experiment)]
-    return [list(TITLES.values()), *([line[name] for name in TITLES] for line in cells)]
+    """Return the cells of a table of `claim_lines`: the titles, then a row for each line."""
+    return [list(TITLES.values()), *([*line.cells.values()] for line in claim_lines(results, experiment))]
 
 
 def columns(experiment: dict[str, Any]) -> list[str]:

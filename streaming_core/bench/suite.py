@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streaming_core.bench.claims import Claim
-from streaming_core.bench.race import facts, handwritten, length
+from streaming_core.bench.race import facts, handwritten, length, ratios
 from streaming_core.bench.race.race import Race
 from streaming_core.bench.race.requests import Requests
 from streaming_core.bench.race.results import Record
@@ -26,7 +26,6 @@ from streaming_core.errors import BadInput
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import RunSpec
 
-MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
 _PAPERS = f"{__package__}.papers"
 
 
@@ -105,7 +104,6 @@ class Experiment:
         events: The events of a heat with share 1, if their number is part of the experiment. None: a pilot chooses it.
         loads: Shares of the slowest way's peak rate at which an open-loop source measures latencies. All ways of a heat
             get the same rate; a way has a row for each.
-        loaded: Only ways with so many threads get these rates; None: all.
         seconds: The time that the experiment may take, once its loops are built. Its passes are shorter for it.
         count: Returns columns for all rows of a heat.
         describe: Adds columns to the rows.
@@ -124,7 +122,6 @@ class Experiment:
     plots: tuple[Plot, ...]
     events: int | None = None
     loads: tuple[float, ...] = ()
-    loaded: int | None = None
     seconds: float = math.inf
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
     describe: Callable[[list[Row]], None] = lambda rows: None
@@ -200,7 +197,7 @@ def run(
     known = {experiment.name: experiment for experiment in suite.experiments}
     if unknown := [name for name in only or [] if name not in known]:
         raise BadInput(f"unknown experiment {unknown[0]!r} of suite {suite.name}; known: {', '.join(known)}")
-    record = Record(suite.components, repetitions, quick, suite.pinned)
+    record = Record(repetitions, quick, suite.pinned)
     about = {"suite": suite.name, "title": suite.title, "order": list(known), "threads": counts}
     experiments: list[dict[str, Any]] = []
     results = record.results(about | {"experiments": experiments})
@@ -240,11 +237,8 @@ class Heats:
         experiment = self.experiment
         repetitions = self.repetitions if self.quick else max(self.repetitions, experiment.rounds)
         heats, notes = experiment.sweep(counts)
-        open_loops = [OpenLoop(experiment.loads, heat.pace, experiment.loaded) for heat in heats]
-        in_open_loop = [
-            repetitions * (len(experiment.loads) * sum(map(one.takes, heat.ways)) + len(heat.ways) * bool(one.pace))
-            for heat, one in zip(heats, open_loops, strict=True)
-        ]
+        open_loops = [OpenLoop(experiment.loads, heat.pace) for heat in heats]
+        in_open_loop = [repetitions * len(heat.ways) * (len(experiment.loads) + bool(heat.pace)) for heat in heats]
         passes = [
             (repetitions + 1) * (1 + len(heat.ways) + len(heat.handwritten)) + more
             for heat, more in zip(heats, in_open_loop, strict=True)
@@ -317,10 +311,11 @@ class Heats:
 def moved_cores(rows: list[Row]) -> Iterator[str]:
     """Yield a note if the cores of the machine were much farther apart in some passes than in others."""
     trips = [trip for row in rows for trip in row.get("rounds", {}).get("round_trip_ns", ())]
-    if trips and max(trips) > MOVED * min(trips):
+    if trips and not ratios.is_same_distance(max(trips), min(trips)):
         yield (
             f"Before the passes, a cache line took {min(trips):.0f} to {max(trips):.0f} ns from core to core and back. "
-            "The host moves the cores of this virtual machine, so intervals of several threads are wide."
+            "The host moves the cores of this virtual machine. A ratio of ways on several threads has only the rounds "
+            "in which both ran at the same distance."
         )
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_core.bench.race import facts, length
-from streaming_core.bench.race.components import COMPONENTS
 from streaming_core.bench.race.ratios import threads_of
 from streaming_core.bench.race.results import Record
 from streaming_core.bench.race.rounds import Row
@@ -54,7 +53,7 @@ def run(
         BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
     counts = facts.thread_counts(threads, repetitions)
-    record = Record(COMPONENTS, repetitions, quick)
+    record = Record(repetitions, quick)
     rows: list[Row] = []
     for name in names or APPS:
         home = Home().root

@@ -1,36 +1,11 @@
-"""A result of the benchmark in words: its machine, its figures and its outdated components.
+"""A result of the benchmark in words: its machine and its figures.
 
 docs/benchmarks.md (benchmarks_page.py) and the page of benchmarks (infra/benchmarks) use the same words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-from streaming_core.bench.race import components
-
-
-def sources() -> dict[str, str]:
-    """The digests of all components in this checkout."""
-    return components.digests(components.COMPONENTS)
-
-
-def outdated(result: dict[str, Any], current: dict[str, str]) -> list[str]:
-    """The components whose sources have changed since the result.
-
-    Args:
-        result: a result.
-        current: the digests in this checkout.
-    """
-    return [name for name, digest in result["sources"].items() if current.get(name) != digest]
-
-
-def warning(names: Sequence[str]) -> str:
-    """A sentence about outdated components, such as `the sources of pinned and channels changed after this result`."""
-    *first, last = names
-    listed = f"{', '.join(first)} and {last}" if first else last
-    return f"the sources of {listed} changed after this result was measured"
 
 
 def machine(result: dict[str, Any]) -> str:

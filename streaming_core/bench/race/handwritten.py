@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.bench.race.components import ROOT, RUST
 from streaming_core.data.digest import format_digest
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import Program
 from streaming_core.language.application import App
 
+ROOT = Path(__file__).parents[3]
+RUST = "streaming_core/runtime/src"
 APPS = ("gs", "sl", "ob", "wc", "fd", "sd", "scalejoin", "wordcount")  # with default parameters
 NUMBERS = {"scalejoin": ("keys", "size")}  # applications whose loop takes threads and these parameters
 WORD = 8

@@ -57,9 +57,9 @@ class Race(Subject):
             rounds.at_peak(1 if open_loop.pace else repetitions)
             rows = rounds.rows(ways)
             open_rows: list[list[Row]] = [[] for _ in ways]
-            for load in open_loop.loads if self.events else ():
-                for i, row in rounds.under_load(load, repetitions, open_loop.takes).items():
-                    open_rows[i].append(row)
+            for load in open_loop.loads if self.events and specs else ():
+                for of_way, row in zip(open_rows, rounds.under_load(load, repetitions), strict=True):
+                    of_way.append(row)
             if open_loop.pace and self.events:
                 for of_way, instants in zip(open_rows, rounds.over_time(open_loop.pace, repetitions), strict=True):
                     of_way += instants

@@ -1,12 +1,15 @@
 """Comparisons of rows: ratios with intervals, and sentences that say no more than the intervals allow.
 
-Rows of one heat ran in turns, so their ratio is the median of the ratios of the same rounds. Rows of different heats
-did not; their ratio is that of the medians. Either way, a sentence says that two ways differ only if the 95 % interval
-of the ratio leaves 1 out.
+Rows of one heat ran in turns, so their ratio is the median of the ratios of the same rounds. A round counts only if the
+threads of both rows ran at the same core distance (`is_same_distance`). The host of a virtual machine moves its cores,
+which changes the cost of each cache line that threads share. Rows of different heats did not run in turns; their
+ratio is that of the medians. Either way, a sentence says that two ways differ only if the 95 % interval of the ratio
+leaves 1 out.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +19,8 @@ from streaming_core.bench.race.statistics import interval, interval_of_ratio
 
 Row = dict[str, Any]
 
+MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
+AT_RATE = ("loaded_", "end_to_end_", "processing_")  # how the columns of passes at a set rate begin
 # The units of columns by their endings: divisor, unit.
 UNITS = (("_per_s", 1e6, "M/s"), ("_us", 1e3, "ms"), ("_ns", 1, "ns"), ("_nj", 1, "nJ"))
 NOUNS = {
@@ -56,7 +61,7 @@ class Ratio:
         median: The median.
         low: The lower end of the interval.
         high: The upper end.
-        rounds: The number of rounds. One round has no interval.
+        rounds: The number of rounds. One round has no interval. 0: no round has both rows at the same core distance.
     """
 
     median: float
@@ -72,6 +77,8 @@ class Ratio:
     @property
     def text(self) -> str:
         """Return `1.9 (1.8 to 2.0) times`, or that no difference was seen."""
+        if not self.rounds:
+            return "no round at the same core distance"
         if self.rounds == 1:
             return f"{three_digits(self.median)} times in one round"
         span = f"({three_digits(self.low)} to {three_digits(self.high)})"
@@ -95,11 +102,24 @@ def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bo
         raise ValueError(f"rows of different numbers of threads are not compared: {pair}")
     over, under = rounds_of(row, column), rounds_of(other, column)
     if row.get("heat") == other.get("heat") and len(over) == len(under):
-        ratios = [a / b for a, b in zip(over, under, strict=True)]
+        trip = "loaded_round_trip_ns" if column.startswith(AT_RATE) else "round_trip_ns"
+        trips = [rounds_of(one, trip) for one in (row, other)]
+        if len(trips[0]) == len(trips[1]) == len(over):
+            near = [is_same_distance(a, b) for a, b in zip(*trips, strict=True)]
+        else:  # one of the rows has one thread, which waits for no other core
+            near = [True] * len(over)
+        ratios = [a / b for a, b, is_near in zip(over, under, near, strict=True) if is_near]
+        if not ratios:
+            return Ratio(math.nan, math.nan, math.nan, 0)
         low, high = interval(ratios)
         return Ratio(statistics.median(ratios), low, high, len(ratios))
     low, high = interval_of_ratio(over, under)
     return Ratio(statistics.median(over) / statistics.median(under), low, high, min(len(over), len(under)))
+
+
+def is_same_distance(trip: float, other: float) -> bool:
+    """Return whether two round trips between cores are those of cores that are equally far apart."""
+    return max(trip, other) <= MOVED * min(trip, other)
 
 
 def versus(row: Row | None, other: Row | None, column: str = "events_per_s", over_threads: bool = False) -> str:
@@ -114,6 +134,8 @@ def versus(row: Row | None, other: Row | None, column: str = "events_per_s", ove
     if ratio.rounds > 1 and not ratio.differs:
         span = f"({three_digits(ratio.low)} to {three_digits(ratio.high)})"
         return f"no difference seen between the {noun} of {names[0]} and of {names[1]} {span}"
+    if not ratio.rounds:
+        return f"{names[0]} and {names[1]} have {ratio.text}"
     times = f"{three_digits(ratio.median)} times" if ratio.rounds == 1 else ratio.text
     return f"{names[0]} has {times} the {noun} of {names[1]}" + " in one round" * (ratio.rounds == 1)
 

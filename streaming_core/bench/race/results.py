@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from streaming_core.bench.race import components, length
 from streaming_core.bench.race import facts as host
+from streaming_core.bench.race import length
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.disturbance import Disturbance
 from streaming_core.storage import save_text
@@ -29,11 +29,10 @@ class Record:
         pass_seconds: The target length of a pass; 0 with `quick`.
     """
 
-    def __init__(self, measured: Iterable[str], repetitions: int, quick: bool = False, pinned: bool = False):
+    def __init__(self, repetitions: int, quick: bool = False, pinned: bool = False):
         """Measure the facts about this host.
 
         Args:
-            measured: The components that the benchmark measures.
             repetitions: Rounds.
             quick: Whether a pass is a single run over few events.
             pinned: Whether every thread is bound to a core.
@@ -41,8 +40,7 @@ class Record:
         self._load, self._began = os.getloadavg()[0], time.monotonic()
         facts = host.facts(repetitions, QUICK_PROBE if quick else host.PROBE_SECONDS)
         self.pass_seconds = 0.0 if quick else length.pass_seconds(facts["host"]["longest_pause_ms"] / 1e3)
-        sources = components.digests(measured)
-        self._facts = {"version": VERSION, "quick": quick, **facts, "sources": sources}
+        self._facts = {"version": VERSION, "quick": quick, **facts}
         self._pinned, self._disturbance = pinned, Disturbance()
 
     def results(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +140,6 @@ class _Suite(BaseModel):
     host: _Host
     topology: dict[str, Any]
     conditions: dict[str, Any]
-    sources: dict[str, str]
     experiments: list[_Experiment]
 
 

@@ -31,18 +31,12 @@ class OpenLoop:
     Attributes:
         loads: Shares of the peak rate of the slowest way. At each of these rates, every way makes as many passes as the
             race has rounds. They have a row of their own.
-        threads: Only ways with so many threads make these passes; None: all.
         pace: The rates of a source whose rate changes. With a pace, every way makes such a run in each round, and only
             one run at the peak rate. The rows cover one instant after the other.
     """
 
     loads: Sequence[float] = ()
     pace: Pace | None = None
-    threads: int | None = None
-
-    def takes(self, way: RunSpec) -> bool:
-        """Return whether a way makes passes at shares of the peak rate."""
-        return self.threads in (None, way.threads)
 
 
 class Rounds:
@@ -92,7 +86,7 @@ class Rounds:
             passes = []
             for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
                 if number > 0:
-                    trips.append(cores.round_trip(spec.threads))
+                    trips.append(_trip(spec))
                 # The round that warms up digests the outputs; later rounds may only count them.
                 passes.append(self._pass(i, is_first=number == 0))
             if number == 0:
@@ -115,23 +109,23 @@ class Rounds:
             self._handwritten_is_wrong[threads] |= not is_right
         return turns
 
-    def under_load(self, load: float, repetitions: int, takes: Callable[[RunSpec], bool]) -> dict[int, Row]:
-        """Make rounds at a share of the slowest way's peak rate; return the columns of each way that takes part."""
-        chosen = [i for i, spec in enumerate(self._specs) if takes(spec)]
-        if not chosen:
-            return {}
-        rate = load * min(statistics.median(one.rate for one in self.passes[i]) for i in chosen)
+    def under_load(self, load: float, repetitions: int) -> list[Row]:
+        """Make rounds at a share of the slowest way's peak rate; return the columns of each way."""
+        rate = load * min(statistics.median(one.rate for one in passes) for passes in self.passes)
         times = runs(self._seconds, self._race.events / rate)
         loaded: list[list[Pass]] = [[] for _ in self._specs]
+        trips: list[list[float | None]] = [[] for _ in self._specs]
         for _ in range(repetitions):
-            for i in chosen:
+            for i in range(len(self._specs)):
+                trips[i].append(_trip(self._specs[i]))
                 loaded[i].append(self._pass(i, times, rate, middle=True))
                 self._tick()
-        rows = {}
-        for i in chosen:
+        rows = []
+        for i in range(len(self._specs)):
             row = open_loop.under_load(load, rate, loaded[i])
             effect = self._reconfigured(loaded, i)
-            rows[i] = row | {f"loaded_{name}": value for name, value in effect.items()}
+            row |= _columns({"loaded_round_trip_ns": trips[i]}, row["rounds"])
+            rows.append(row | {f"loaded_{name}": value for name, value in effect.items()})
         return rows
 
     def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
@@ -277,6 +271,11 @@ class Rounds:
     def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
         equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]
         return reconfigured(passes, i, equal, self._requests)
+
+
+def _trip(spec: RunSpec) -> float | None:
+    """Return the round trip between the cores of a way; None for one thread, and for another engine's process."""
+    return cores.round_trip(spec.threads) if spec.is_engine else None
 
 
 def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: Sequence[Requests | None]) -> Row:

@@ -13,11 +13,9 @@ from infra.checkout import ROOT
 from reports import publish
 from reports.charts import benchmark, series
 from streaming_core.bench import suite as suites
-from streaming_core.bench import wording
 from streaming_core.bench.papers.briskstream import rlas
 from streaming_core.bench.papers.ordered import ordered
 from streaming_core.bench.papers.tstream import evaluation
-from streaming_core.bench.race import components
 from streaming_core.bench.report import VERSION
 from streaming_core.regression.home import Home
 from streaming_core.run.way import AXES
@@ -59,12 +57,12 @@ CONDITIONS |= {"load_before": 0.1, "load_after": 1.9}
 
 
 def result(measured_at, experiments, **more):
-    """The results of a suite, version 2, with the digests of this checkout's sources."""
+    """The results of a suite, version 2."""
     about = {"version": VERSION, "suite": "tstream", "title": "TStream", "quick": False, "build": "abc423def"}
     about |= {"command": "streaming-core bench --suite tstream", "order": ["schemes", "skew", "pools"]}
     about |= {"made_at": measured_at, "seconds": 90.0, "cells": 12, "host": HOST, "conditions": CONDITIONS}
     about |= {"topology": {"sockets": 1, "nodes": [0], "is_mock": True}, "repetitions": 5, "threads": [1, 2]}
-    return about | {"sources": components.digests(["transactions"]), "experiments": experiments} | more
+    return about | {"experiments": experiments} | more
 
 
 def skew(*rows):
@@ -85,7 +83,7 @@ def committed(monkeypatch, tmp_path):
 
 
 def suites_of(*folders):
-    return measurements.suites(folders, wording.sources())
+    return measurements.suites(folders)
 
 
 @pytest.fixture
@@ -165,16 +163,6 @@ def test_quick_measurement_counts_only_as_the_only_one(home):
     [suite] = suites_of(home.reports / "bench")
     assert [(e["name"], e["quick"]) for e in suite.experiments] == [("skew", False), ("pools", True)]
     assert benchmarks.render(home)[0].count("these figures say nothing about speed") == 1
-
-
-def test_outdated_results_are_marked_with_their_components(home):
-    now = components.digests(["pinned", "channels", "windows"])
-    measured(home, "2026-01-01T00:00:00Z", skew(row("lock", 1e6)), sources=now)
-    assert "Outdated" not in benchmarks.render(home)[0]
-    before = now | {"channels": "0" * 16, "windows": "0" * 16}
-    measured(home, "2026-01-02T00:00:00Z", skew(row("lock", 1e6)), sources=before)
-    text = Outline(benchmarks.render(home)[0]).text
-    assert "Outdated: the sources of channels and windows changed after this result was measured." in text
 
 
 def test_different_result_is_named_and_in_no_chart(home):

@@ -29,10 +29,10 @@ CONDITIONS = (
 # For each application: our executor with the highest throughput, and the events. Events are fixed, because a pilot
 # would have to start every engine several times. A pass of the fastest way takes a fraction of a second.
 OURS = {
-    "wc": ("pooled", 400_000),
-    "sd": ("pooled", 1_000_000),
-    "wordcount": ("pinned", 200_000),
-    "scalejoin": ("pinned", 100_000),
+    "wc": ("pooled", 40_000),
+    "sd": ("pooled", 300_000),
+    "wordcount": ("pinned", 20_000),
+    "scalejoin": ("pinned", 50_000),
 }
 
 

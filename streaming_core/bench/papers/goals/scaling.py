@@ -1,62 +1,32 @@
-"""How the engine scales: every kind of application on one thread and on more, beside loops and a model.
+"""How the engine scales: every executor of every kind of application on one thread and more, beside loops and a model.
 
 The suite has no paper. The compiled loop is the yardstick of every benchmark (`oracle/loop`). A hand-written loop is
 what a systems programmer would write for one application and one thread (`handwritten.py`). It takes part where cargo
 can build it. From the costs on one and two threads, `model.py` expects the throughput on more.
 
-The two experiments take nine minutes at most, so that a large machine is needed for a quarter of an hour only.
+The suite takes eight minutes at most, so that a large machine is needed for a quarter of an hour only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+from streaming_core.apps import registry
 from streaming_core.bench.claims import ANY, GOAL, Claim
 from streaming_core.bench.papers.goals.model import Model
 from streaming_core.bench.race import handwritten
 from streaming_core.bench.race.ratios import Row, best, compare, equal_rows, threads_of, three_digits
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
-from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec, executors_of
 
-Ways = tuple[dict[str, Any], ...]
-
-# The best ways of each kind of application, and of each application the events, in millions.
-TRANSACTIONAL: Ways = ({"executor": "transactional"}, {"executor": "transactional", "scheme": "owners"})
-POOLED: Ways = ({"executor": "pooled"},)
-PINNED: Ways = ({"executor": "pinned"},)
-WAYS: dict[str, tuple[Ways, float]] = {
-    "gs": (TRANSACTIONAL, 2),
-    "ob": (TRANSACTIONAL, 1.5),
-    "sl": (TRANSACTIONAL, 2),
-    "tp": (TRANSACTIONAL, 1),
-    "fx": (TRANSACTIONAL, 1),
-    "wc": (POOLED, 0.2),
-    "fd": (POOLED, 1.5),
-    "sd": (POOLED, 1.5),
-    "lr": (POOLED, 0.3),
-    "wordcount": (PINNED, 0.1),
-    "scalejoin": (PINNED, 0.2),
-    "hedge": (PINNED, 0.05),
-}
-# Algorithms as published. Those of the pool and of the channel take one tuple at a time.
-TSTREAM: Ways = ({"executor": "transactional", "scheme": "tstream"},)
-ORDERED: Ways = ({"executor": "pooled", "heuristic": "ct", "queue": "hybrid", "batch": 1},)
-VIPER: Ways = ({"executor": "pinned", "channel": "scalegate", "batch": 1},)
-STRETCH: Ways = ({"executor": "pinned", "parallelism": "vsn_esg"},)
-PUBLISHED: dict[str, tuple[Ways, float]] = {
-    "gs": (TSTREAM, 0.5),
-    "sl": (TSTREAM, 0.5),
-    "wc": (ORDERED, 0.02),
-    "fd": (ORDERED, 0.1),
-    "sd": (VIPER, 0.1),
-    "wordcount": (STRETCH, 0.05),
-    "scalejoin": (STRETCH, 0.2),
-}
+# The events of each application, in millions.
+MILLIONS = {
+    "gs": 2, "ob": 1.5, "sl": 2, "tp": 1, "fx": 1, "wc": 0.2, "fd": 1, "sd": 1, "lr": 0.3, "wordcount": 0.1,
+    "scalejoin": 0.2, "hedge": 0.05,
+}  # fmt: skip
 MILLION = 1_000_000
-# Seconds of the experiments.
-BEST_SECONDS, PUBLISHED_SECONDS = 390.0, 105.0
+SECONDS = 480.0  # of the experiment
 
 # Goals by threads: the throughput, relative to the compiled loop.
 TIMES_LOOP = {
@@ -76,24 +46,24 @@ NEAR = 0.25  # the error of the model
 EXPECTED = (4, 8, 16)  # threads whose throughput the model expects, measured or not
 
 
-def _best(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    try:
-        handwritten.cargo()
-    except BadInput as error:
-        return _heats(WAYS, counts), [f"left out: {error}"]
-    return _heats(WAYS, counts, handwritten.APPS), [
+def _sweep(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    loops: Iterable[str] = handwritten.APPS
+    notes = [
         "All loops read the same rows in memory and digest their outputs. The hand-written loops have the default "
         "parameters built in."
     ]
+    try:
+        handwritten.cargo()
+    except BadInput as error:
+        loops, notes = (), [f"left out: {error}"]
+    return [_heat(app, counts, app in loops) for app in MILLIONS], notes
 
 
-def _heats(ways: dict[str, tuple[Ways, float]], counts: list[int], loops: tuple[str, ...] = ()) -> list[Heat]:
-    heats = []
-    for app, (hows, millions) in ways.items():
-        specs = [RunSpec.parse({"app": app, "threads": count} | how) for how in hows for count in counts]
-        distinct = {spec.spec_digest: spec for spec in specs}  # a default can be one of the others
-        heats.append(Heat(app, {}, [*distinct.values()], millions, handwritten=(1,) * (app in loops)))
-    return heats
+def _heat(app: str, counts: list[int], has_loop: bool) -> Heat:
+    """Return the heat of an application: every executor that runs it, with default options."""
+    executors = [name for name in executors_of(registry.load(app).kind) if name in ENGINE_EXECUTORS]
+    ways = [RunSpec.parse({"app": app, "executor": name, "threads": n}) for name in executors for n in counts]
+    return Heat(app, {}, ways, MILLIONS[app], handwritten=(1,) * has_loop)
 
 
 def _by_way(rows: list[Row]) -> Iterator[tuple[Row, dict[int, Row]]]:
@@ -175,7 +145,7 @@ SUITE = Suite(
         Experiment(
             "applications",
             "",
-            "The best way of each application, the loops, and a model",
+            "Every executor of each application, the loops, and a model",
             (
                 *(
                     Claim(
@@ -218,30 +188,17 @@ SUITE = Suite(
                     needs=4,
                 ),
             ),
-            _best,
+            _sweep,
             (
                 Plot("threads", "to_loop", "throughput over the loop", dashed="model"),
                 Plot("threads", "cpu_ns", "processor time, all threads", loop=False),
             ),
             events=MILLION,
             loads=(0.5,),
-            loaded=2,
-            seconds=BEST_SECONDS,
+            seconds=SECONDS,
             needs="cores",
             describe=_compare,
             conclude=_expect,
-        ),
-        Experiment(
-            "published",
-            "",
-            "Algorithms as published",
-            (),
-            lambda counts: (_heats(PUBLISHED, counts), []),
-            (Plot("threads", "to_loop", "throughput over the loop"),),
-            events=MILLION,
-            seconds=PUBLISHED_SECONDS,
-            needs="cores",
-            describe=_compare,
         ),
     ),
 )

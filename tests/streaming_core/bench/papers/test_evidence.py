@@ -77,7 +77,7 @@ def part():
     facts = {"build": "0123abc", "made_at": "2026-01-02T03:04:05Z", "host": {"cpu": "x", "cores": 64}, "topology": {}}
     return facts | {
         "version": 2, "suite": "stretch", "title": "", "quick": False, "command": "", "seconds": 1.0, "cells": 1,
-        "order": ["q2"], "threads": [64], "repetitions": 5, "conditions": {}, "sources": {},
+        "order": ["q2"], "threads": [64], "repetitions": 5, "conditions": {},
         "experiments": [experiment | {"conclusions": [], "rows": [row]}],
     }  # fmt: skip
 
