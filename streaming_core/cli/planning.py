@@ -102,10 +102,10 @@ def plan(
         rows, busy = planning.rows_per_s(estimated, operator), planning.busy(estimated, operator)
         grid.add_row(operator, str(len(places)), ", ".join(map(str, places)), f"{rows:,.0f}", f"{busy:.0%}")
     console.print(grid)
-    sustained = best.estimate.sustained
+    how = f" by R ({best.rows_per_s:,.0f} rows/s of the sinks)" if best.by_output else ""
     print(
-        f"strategy {best.strategy} on {best.machine.name}: predicts {sustained.ingress:,.0f} events/s, limited by "
-        f"{sustained.bottleneck}{f'; written to {out}' if out else ''}"
+        f"strategy {best.strategy} on {best.machine.name}: predicts {best.events_per_s:,.0f} events/s{how}, limited by "
+        f"{best.bottleneck}{f'; written to {out}' if out else ''}"
     )
     for note in planning.notes(best):
         print(f"note: {note}")

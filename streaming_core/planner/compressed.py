@@ -10,18 +10,20 @@ it fetches of each, L the latencies. It is likewise linear in the places of its 
 the memory that they have fetched. A thousand plans are therefore a few products of small matrices. Arrays of several
 plans have the plans on the middle axis.
 
-A compression ratio of r puts r replicas of an operator into one *unit*, which has one socket (BriskStream, section 4,
-heuristic 3). Replicas of unequal shares form units in the order of their shares.
+A compression ratio of r puts up to r replicas of an operator into one *unit*, which has one socket (BriskStream,
+section 4, heuristic 3). Replicas of unequal shares form units in the order of their shares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from streaming_core.planner.graph import Graph, Operator
+from streaming_core.planner.graph import Graph
 from streaming_core.planner.machine import NS, Machine
 from streaming_core.planner.model import ROUNDING, peak
 
@@ -47,11 +49,11 @@ class Compressed:
         machine: Machine,
         replicas: tuple[int, ...],
         ingress: float | None = None,
-        ratio: int = 1,
+        ratios: Sequence[int] | None = None,
     ):
         self.application, self.machine, self.replicas, self.ingress = graph, machine, replicas, ingress
         self.graph = graph = graph.replicated(replicas)
-        self.classes = _classes(graph, replicas, ratio)
+        self.classes = _classes(graph, replicas, ratios or (1,) * len(replicas))
         self.sizes = np.array([one.size for one in self.classes])
         self.totals = np.array([len(one.members) for one in self.classes])
         self.of_operator = [
@@ -113,6 +115,7 @@ class Compressed:
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
                 self.excess[a] = max(1.0, most / mean) if mean else 1.0
+        self._memory_of_row = np.array([graph.operators[one.operator].memory_bytes or 0.0 for one in self.classes])
         self._merge(rates)
         self._bounded = bool(np.isfinite(self._channels).any() and self._bytes.any())
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
@@ -274,142 +277,131 @@ class Compressed:
 
     # --- throughput -------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _steps(self) -> list[_Step]:
+        """What each operator does with its rows, in topological order: the constants of `overfed`."""
+        steps = []
+        for index, operator in enumerate(self.graph.operators):
+            classes, inputs = self.of_operator[index], operator.inputs
+            shares = np.array([self.classes[a].shares for a in classes])
+            ns = shares * [one.ns + operator.others_ns for one in inputs] + [one.read_ns for one in inputs]
+            out = [shares * [one.selectivity.get(stream, 0.0) for one in inputs] for stream in operator.streams]
+            steps.append(
+                _Step(
+                    rows=slice(classes[0], classes[-1] + 1),
+                    inputs=[self.slot[one.producer, one.stream] for one in inputs if one.producer is not None],
+                    outputs=slice(first := self.slot[operator.name, operator.streams[0]], first + len(out)),
+                    per_row=np.stack([ns, shares, *out]),
+                    units=self._units[classes],
+                    excess=self.excess[classes][:, None, None],
+                    is_sink=operator.kind == "sink",
+                )
+            )
+        return steps
+
     def overfed(self, plans: Array) -> Overfed:
         """Estimate rates at the ingress; over-supplied replicas leave rows, and replicas nowhere fetch for nothing."""
-        return Overfed(self, plans)
+        n, several, slots = self.sockets, plans.shape[1], len(self.slot)
+        offered = peak(self.graph, self.replicas[0]) if self.ingress is None else self.ingress
+        regaining = self.regaining(plans) if self._regains else None
+        rows = np.empty((slots, several, n + 1))  # of each stream, by plan and socket of the producer
+        fetched = np.zeros_like(rows)  # ns to fetch a unit of each of these rows, by socket of the consumer
+        come = np.empty((slots, several))
+        demand, kept, handled = np.empty(plans.shape), np.empty(plans.shape), np.empty((len(plans), several, 1))
+        throughput = np.zeros(several)
+        for step in self._steps:
+            totals = come[step.inputs] if step.inputs else np.full((1, several), offered)
+            ns, rates, *out = step.per_row @ totals
+            need, keeps = demand[step.rows], kept[step.rows]
+            np.matmul(step.units, fetched.reshape(slots, -1), out=need.reshape(len(need), -1))
+            need += ns[:, :, None]
+            if regaining is not None:
+                for emitted, by_socket in zip(out, regaining[step.outputs], strict=True):
+                    need += emitted[:, :, None] * by_socket
+            need *= step.excess
+            np.divide(NS, np.maximum(need, NS, out=keeps), out=keeps)
+            handled[step.rows, :, 0] = rates
+            working = keeps * plans[step.rows]
+            put_out = rows[step.outputs]
+            for slot, emitted in enumerate(out):
+                np.einsum("abi,ab->bi", working, emitted, out=put_out[slot])
+            come[step.outputs] = put_out.sum(axis=2)
+            if step.is_sink:
+                throughput += come[step.outputs].sum(axis=0)
+            else:
+                np.matmul(put_out, self._unit_ns, out=fetched[step.outputs])
+        working = kept * plans
+        valid = (np.einsum("abi,abi->bi", working, demand)[:, :n] <= self.time * (1 + ROUNDING)).all(axis=1)
+        if self._remembers:
+            memory = np.einsum("a,abi->bi", self._memory_of_row, working * handled)[:, :n]
+            valid &= (memory <= self._memory_limit * (1 + ROUNDING)).all(axis=1)
+        if self._bounded:
+            taken = (self._bytes.T @ working.reshape(len(working), -1)).reshape(rows.shape)
+            traffic = rows[:, :, :n].transpose(1, 2, 0) @ taken[:, :, :n].transpose(1, 0, 2)
+            valid &= (traffic <= self._channels * (1 + ROUNDING)).all(axis=(1, 2))
+        return Overfed(throughput, handled * kept, demand, valid)
+
+    def over_supplied(self, plan: Array) -> list[float]:
+        """Return r_i / r_o by operator: rows that come divided by rows that replicas process; 0 if all keep up."""
+        overfed, times = self.overfed(plan[:, None, :]), []
+        for step in self._steps:
+            demand, processed = overfed.demand[step.rows, 0], overfed.processed[step.rows, 0] * plan[step.rows]
+            is_over = bool(((plan[step.rows] > 0) & (demand >= NS * (1 - ROUNDING))).any())
+            come = float((processed * np.maximum(1.0, demand / NS)).sum())
+            times.append(come / float(processed.sum()) if is_over and come else float(is_over))
+        return times
 
 
+@dataclass(frozen=True)
+class _Step:
+    """The constants of an operator.
+
+    Attributes:
+        rows: Its classes.
+        inputs: The slots of the streams that it takes.
+        outputs: The slots of its streams.
+        per_row: By class and input: ns, the share of a replica, and rows of each output stream.
+        units: By class and slot: fetched by a replica, of a row of the stream.
+        excess: By class: the largest share of a unit to the mean one.
+        is_sink: Whether its rows count for R.
+    """
+
+    rows: slice
+    inputs: list[int]
+    outputs: slice
+    per_row: Array
+    units: Array
+    excess: Array
+    is_sink: bool
+
+
+@dataclass(frozen=True)
 class Overfed:
     """The paper's estimate of several plans, whole or not.
 
     Attributes:
         throughput: R of each.
-        processed: rows that a replica handles, per second, by class, plan and socket.
-        over_supplied: by operator and plan, the rows that come divided by those that its replicas can process; 0 if
-            none is over-supplied.
-        valid: whether constraints (3) to (5) hold of each; replicas nowhere need nothing.
+        processed: Rows that a replica handles, per second, by class, plan and socket.
+        demand: ns per second that a replica needs for all rows that come, likewise.
+        valid: Whether constraints (3) to (5) hold of each; replicas nowhere need nothing.
     """
 
-    def __init__(self, of: Compressed, plans: Array):
-        graph, n, several = of.graph, of.sockets, plans.shape[1]
-        self._of, self._plans = of, plans
-        self._offered = peak(graph, of.replicas[0]) if of.ingress is None else of.ingress
-        self._emitted: dict[tuple[str, str], Array] = {}
-        self._regaining = of.regaining(plans) if of._regains else None
-        self._time, self._memory = np.zeros((several, n)), np.zeros((several, n))
-        self._traffic = np.zeros((several, n, n))
-        self.processed = np.zeros(plans.shape)
-        self.over_supplied = np.zeros((len(graph.operators), several))
-        self.throughput = np.zeros(several)
-        for index, operator in enumerate(graph.operators):
-            out = self._operator(index, operator)
-            for stream, by_socket in out.items():
-                self._emitted[operator.name, stream] = by_socket
-            if operator.kind == "sink":
-                self.throughput += sum(by_socket.sum(axis=1) for by_socket in out.values())
-        self.valid = (
-            (self._time <= of.time * (1 + ROUNDING)).all(axis=1)
-            & (self._memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
-            & (self._traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))
-        )
-
-    def _arrivals(self, operator: Operator) -> list[_Arrivals]:
-        """Return the rows that come to each input of an operator."""
-        arrivals = []
-        for one in operator.inputs:
-            if one.producer is None:
-                arrivals.append(_Arrivals(np.full(self._plans.shape[1], self._offered)))
-            else:
-                rows = self._emitted[one.producer, one.stream]
-                arrivals.append(_Arrivals(rows.sum(axis=1), rows, rows @ self._of._unit_ns))
-        return arrivals
-
-    def _operator(self, index: int, operator: Operator) -> dict[str, Array]:
-        """Add the classes of an operator to the loads; returns its rows by stream, plan and socket."""
-        of, n, several = self._of, self._of.sockets, self._plans.shape[1]
-        arrivals = self._arrivals(operator)
-        out = {stream: np.zeros((several, n + 1)) for stream in operator.streams}
-        come, kept_rows, over = np.zeros(several), np.zeros(several), np.zeros(several, dtype=bool)
-        for a in of.of_operator[index]:
-            number = self._plans[a]
-            needs = self._needs(operator, a, arrivals)
-            demand = needs.demand * of.excess[a]
-            kept = np.divide(NS, demand, out=np.ones_like(demand), where=demand > NS)
-            self.processed[a] = needs.rate[:, None] * kept
-            kept_number = number * kept
-            for stream, by_plan in needs.rows_out.items():
-                out[stream] += kept_number * by_plan[:, None]
-            self._time += (kept_number * demand)[:, :n]
-            self._memory += kept_number[:, :n] * needs.rate[:, None] * (operator.memory_bytes or 0.0)
-            if of._bounded:
-                self._traffic += needs.moved[:, :n, None] * kept_number[:, None, :n]
-            come += needs.rate * number.sum(axis=1)
-            kept_rows += needs.rate * kept_number.sum(axis=1)
-            over |= ((number > 0) & (demand >= NS * (1 - ROUNDING))).any(axis=1)
-        times = np.divide(come, kept_rows, out=np.ones(several), where=kept_rows > 0)
-        self.over_supplied[index] = np.where(over, times, 0.0)
-        return out
-
-    def _needs(self, operator: Operator, a: int, arrivals: list[_Arrivals]) -> _Needs:
-        """Return what a replica of class a needs to handle all rows that come to it."""
-        of, n, several = self._of, self._of.sockets, self._plans.shape[1]
-        demand, rate, moved = np.zeros((several, n + 1)), np.zeros(several), np.zeros((several, n + 1))
-        rows_out = {stream: np.zeros(several) for stream in operator.streams}
-        for one, share, arrival in zip(operator.inputs, of.classes[a].shares, arrivals, strict=True):
-            handled = arrival.total * share
-            rate += handled
-            demand += (handled * (one.ns + operator.others_ns) + arrival.total * one.read_ns)[:, None]
-            for stream, selectivity in one.selectivity.items():
-                rows_out[stream] += handled * selectivity
-                if self._regaining is not None:
-                    demand += (handled * selectivity)[:, None] * self._regaining[of.slot[operator.name, stream]]
-            if arrival.rows is not None and arrival.fetched is not None:
-                units = of.machine.units
-                demand += arrival.fetched * (share * units(one.bytes) + units(one.read_bytes))
-                moved += arrival.rows * (share * one.bytes + one.read_bytes)
-        return _Needs(demand, rate, rows_out, moved)
-
-
-@dataclass(frozen=True)
-class _Arrivals:
-    """Rows per second of an input.
-
-    Attributes:
-        total: Of each plan.
-        rows: By plan and socket of the producer; None for events, which are everywhere.
-        fetched: ns to fetch one unit of each of these rows, by plan and socket of the consumer.
-    """
-
-    total: Array
-    rows: Array | None = None
-    fetched: Array | None = None
-
-
-@dataclass(frozen=True)
-class _Needs:
-    """What one replica needs to handle its rows.
-
-    Attributes:
-        demand: ns per second, by plan and socket.
-        rate: Rows per second, by plan.
-        rows_out: Rows that it puts out per second, by stream and plan.
-        moved: Bytes per second from each socket, by plan.
-    """
-
+    throughput: Array
+    processed: Array
     demand: Array
-    rate: Array
-    rows_out: dict[str, Array]
-    moved: Array
+    valid: Array
 
 
-def _classes(graph: Graph, replicas: tuple[int, ...], ratio: int) -> list[Class]:
+def _classes(graph: Graph, replicas: tuple[int, ...], ratios: Sequence[int]) -> list[Class]:
+    """Divide the replicas of each operator into the fewest units of at most so many replicas, of about equal size."""
     classes = []
-    for index, (operator, number) in enumerate(zip(graph.operators, replicas, strict=True)):
+    for index, (operator, number, ratio) in enumerate(zip(graph.operators, replicas, ratios, strict=True)):
         shares = [tuple(round(share, 15) for share in one) for one in operator.shares(number)]
         ordered = sorted(range(number), key=lambda member: (shares[member], member), reverse=True)
+        several = -(-number // ratio)
         units: dict[tuple[tuple[float, ...], int], list[int]] = {}
-        for start in range(0, number, ratio):
-            unit = ordered[start : start + ratio]
+        for at in range(several):
+            unit = ordered[at * number // several : (at + 1) * number // several]
             mean = tuple(round(sum(column) / len(unit), 15) for column in zip(*(shares[m] for m in unit), strict=True))
             units.setdefault((mean, len(unit)), []).extend(unit)
         classes += [Class(index, mean, size, tuple(members)) for (mean, size), members in units.items()]

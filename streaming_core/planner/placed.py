@@ -19,8 +19,9 @@ class Placed:
         cores: The cores of replicas within their sockets, by operator.
         pinned: Whether threads have a fixed core. Else the operating system moves them, and estimates are of the cores
             where they start.
-        placements: The number of placement searches.
         proved: Whether the search has proved that no other placement of these replicas sustains more.
+        by_output: Whether R judges the plan, as in the paper; else the sustained ingress.
+        ingress: Events per second at which R counts; None: as many as the source's replicas can take.
     """
 
     strategy: str
@@ -30,6 +31,8 @@ class Placed:
     cores: Places
     pinned: bool = True
     proved: bool = False
+    by_output: bool = False
+    ingress: float | None = None
 
     @property
     def replicas(self) -> dict[str, int]:
@@ -39,7 +42,25 @@ class Placed:
     @cached_property
     def estimate(self) -> Estimate:
         """The estimate of the model, which takes cores into account."""
-        return estimate(self.graph, self.machine, self.sockets, cores=self.cores)
+        return estimate(self.graph, self.machine, self.sockets, self.ingress, self.cores)
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows of the sinks per second, by the measure that judges the plan."""
+        return self.estimate.throughput if self.by_output else self.estimate.sustained.throughput
+
+    @property
+    def events_per_s(self) -> float:
+        """The events per second that have all these rows as outputs."""
+        sustained = self.estimate.sustained
+        return self.rows_per_s * sustained.ingress / sustained.throughput if sustained.throughput else sustained.ingress
+
+    @property
+    def bottleneck(self) -> str:
+        """The over-supplied operators by R, else the load that limits the sustained ingress."""
+        if not self.by_output:
+            return str(self.estimate.sustained.bottleneck)
+        return ", ".join(dict.fromkeys(r.operator for r in self.estimate.replicas if r.over_supplied)) or "the ingress"
 
     def as_plan(self) -> dict[str, list[int]]:
         """Return the threads of replicas, by operator, as executor pinned takes them (`--plan`)."""

@@ -1,8 +1,9 @@
 """Placement: branch and bound over the sockets of replicas (BriskStream, section 4 and appendix C, algorithm 2).
 
-A node is a plan with some units placed. The search takes nodes from a stack, deepest and most promising first. It
-prunes a node whose bound is no better than the best plan, and keeps a complete plan that is better. Decisions at a node
-are about pairs of a producer and a consumer with at least one of them unplaced (*collocation*, heuristic 1).
+A node is a plan with some units placed. The search takes nodes from a stack. It makes the decisions of a node one by
+one, and explores the plans of the latest first, the most promising one before the others. It prunes a node whose bound
+is no better than the best plan, and keeps a complete plan that is better. Decisions at a node are about pairs of a
+producer and a consumer with at least one of them unplaced (*collocation*, heuristic 1).
 
 The *objective* ranks plans, and decides the search:
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -70,42 +71,41 @@ class Outcome:
 
 def place(problem: Compressed, search: Search, incumbent: Array | None = None, floor: float = _WORST) -> Outcome:
     """Search a plan that is better than the incumbent, or than a floor."""
-    value, bound = _values(problem, search)
+    branch = _Sound(problem) if search.objective == "sustained" else _Published(problem)
     best, best_value = incumbent, floor
     if incumbent is not None:
-        best_value = float(value(incumbent[:, None, :])[0])
+        best_value = float(branch.value(incumbent[:, None, :])[0])
     root = problem.nothing()
-    stack = [(math.inf, root)]
+    stack: list[tuple[float, Array, Iterator[_Children] | None]] = [(math.inf, root, None)]
     seen = {root.tobytes()}
     nodes = 0
     failed, fewest = None, math.inf  # unplaced units at the failure
     while stack and nodes < search.budget:
-        at_most, plan = stack.pop()
+        at_most, plan, decisions = stack.pop()
         if at_most <= _more(best_value):
             continue
-        nodes += 1
-        children = []
-        kept, failures = _kept(problem, search, _decisions(problem, search, plan))
-        left = float(plan[:, problem.nowhere].sum())
-        if failures and left < fewest:
-            failed, fewest = problem.classes[failures[0]].operator, left
-        for child in kept:
-            if (key := child.tobytes()) not in seen:
-                seen.add(key)
-                children.append(child)
-        if not children:
+        if decisions is None:
+            nodes += 1
+            decisions = branch.decisions(plan)
+        children = next(decisions, None)
+        if children is None:
             continue
-        together = np.stack(children, axis=1)
-        whole = together[:, :, problem.nowhere].sum(axis=0) == 0
-        if whole.any():
-            for index, child_value in zip(np.flatnonzero(whole).tolist(), value(together[:, whole]), strict=True):
-                if child_value > _more(best_value):
-                    best, best_value = children[index], float(child_value)
-        if not whole.all():
-            open_ = np.flatnonzero(~whole)
-            # The search pops the last one first: that with the highest bound; of equal ones, the first child.
-            pairs = zip(bound(together[:, open_]).tolist(), open_.tolist(), strict=True)
-            stack += [(b, children[c]) for b, c in sorted(pairs, key=lambda p: (p[0], -p[1])) if b > _more(best_value)]
+        stack.append((at_most, plan, decisions))  # its other decisions come later
+        plans, values, failure = children
+        left = float(plan[:, problem.nowhere].sum())
+        if failure is not None and left < fewest:
+            failed, fewest = problem.classes[failure].operator, left
+        open_: list[tuple[float, Array, Iterator[_Children] | None]] = []
+        for index in np.flatnonzero(values > _more(best_value)).tolist():
+            child = np.ascontiguousarray(plans[:, index])
+            if not child[:, problem.nowhere].any():
+                if values[index] > _more(best_value):
+                    best, best_value = child, float(values[index])
+            elif (key := child.tobytes()) not in seen:
+                seen.add(key)
+                open_.append((float(values[index]), child, None))
+        # The search pops the last one first: that with the highest bound; of equal ones, the first child.
+        stack += sorted(open_, key=lambda one: one[0], reverse=True)[::-1]
     return Outcome(best, 0.0 if best is None else best_value, nodes, not stack, failed)
 
 
@@ -129,7 +129,7 @@ def exhaustive(problem: Compressed, objective: Literal["sustained", "throughput"
             f"strategy exhaustive can try at most {LARGEST} placements, got {many} for {sum(problem.replicas)} replicas"
             "; choose another strategy"
         )
-    value, _ = _values(problem, Search(objective))
+    value = (_Sound if objective == "sustained" else _Published)(problem).value
     plans = _whole(problem)
     best, best_value = None, _WORST
     while some := list(itertools.islice(plans, 512)):
@@ -140,99 +140,119 @@ def exhaustive(problem: Compressed, objective: Literal["sustained", "throughput"
     return Outcome(best, 0.0 if best is None else best_value, many, True)
 
 
-_INVALID = -2.0
-Values: TypeAlias = Callable[[Array], Array]
-
-
 def _more(value: float) -> float:
     """Return the least value that is better by more than rounding."""
     return value + abs(value) * ROUNDING
 
 
-def _values(problem: Compressed, search: Search) -> tuple[Values, Values]:
-    """Return the objective and the bound, both functions of several plans."""
+class _Sound:
+    """Our branching: by the sustained ingress, with a sound bound."""
 
-    def inverse(pressure: Array) -> Array:
-        return np.divide(1.0, pressure, out=np.full_like(pressure, math.inf), where=pressure > 0)
+    def __init__(self, problem: Compressed):
+        self._problem = problem
 
-    def throughput(plans: Array) -> Array:
-        overfed = problem.overfed(plans)
+    def value(self, plans: Array) -> Array:
+        """Compute the value of whole plans."""
+        return _inverse(self._problem.pressure(plans))
+
+    def decisions(self, plan: Array) -> Iterator[_Children]:
+        """Place the first open unit on each possible socket.
+
+        Returns:
+            The plans, the values of whole ones and the bounds of others, and the class that has no valid place.
+        """
+        problem, left = self._problem, plan[:, self._problem.nowhere] > 0
+        unit = next(a if left[a] else b for a, b in problem.pairs if left[a] or left[b])
+        plans = _placed(problem, plan, [((unit, socket),) for socket in _sockets(problem, plan, problem.sizes[unit])])
+        if plans.shape[1]:
+            is_whole = not plans[:, 0, problem.nowhere].any()
+            yield plans, self.value(plans) if is_whole else _inverse(problem.bound(plans)), None
+
+
+class _Published:
+    """Branching of the paper: by R, on decisions about pairs (appendix C, algorithm 2, lines 15 to 32)."""
+
+    def __init__(self, problem: Compressed):
+        self._problem = problem
+
+    def value(self, plans: Array) -> Array:
+        """Compute R of whole plans; valid ones have a positive one."""
+        overfed = self._problem.overfed(plans)
         return np.where(overfed.valid, overfed.throughput, _INVALID)
 
-    if search.objective == "sustained":
-        return lambda plans: inverse(problem.pressure(plans)), lambda plans: inverse(problem.bound(plans))
-    return throughput, lambda plans: problem.overfed(plans).throughput
+    def decisions(self, plan: Array) -> Iterator[_Children]:
+        """Make the decisions that are open at a node, in topological order; see _Sound.decisions."""
+        problem, left = self._problem, plan[:, self._problem.nowhere] > 0
+        singles = set()
+        for a, b in problem.pairs:
+            if left[a] and left[b] and self._is_fed(plan, a) and self._is_fed(plan, b, a):
+                both = problem.sizes[a] + problem.sizes[b]
+                kept = self._kept(plan, [((a, s), (b, s)) for s in _sockets(problem, plan, both)], True)
+                yield kept if kept[0].shape[1] else self._kept(plan, self._apart(plan, a, b), True, b)
+                continue
+            for unit in (a, b):
+                if left[unit] and unit not in singles:
+                    singles.add(unit)
+                    ways: list[_Way] = [((unit, s),) for s in _sockets(problem, plan, problem.sizes[unit])]
+                    yield self._kept(plan, ways, self._is_fed(plan, unit), unit)
+
+    def _is_fed(self, plan: Array, consumer: int, beside: int | None = None) -> bool:
+        """Whether all producers of a class are placed, except one unit of class `beside`."""
+        problem = self._problem
+        waiting = plan[problem.producers[consumer], problem.nowhere].sum()
+        return bool(waiting == (0 if beside is None else problem.sizes[beside]))
+
+    def _apart(self, plan: Array, a: int, b: int) -> list[_Way]:
+        """Return the ways to place a unit of each class on two sockets."""
+        problem, ways = self._problem, list[_Way]()
+        for one in _sockets(problem, plan, problem.sizes[a]):
+            half = problem.moved(plan, a, one)
+            ways += [((a, one), (b, other)) for other in _sockets(problem, half, problem.sizes[b]) if other != one]
+        return ways
+
+    def _kept(self, plan: Array, ways: list[_Way], best_fit: bool, unit: int | None = None) -> _Children:
+        """Return valid plans with R; if `best_fit`, only the one in which the unit placed last puts out most.
+
+        The paper's search skips plans that violate constraints. These may hold again when more units are placed and
+        fewer rows come. So ours checks complete plans only.
+        """
+        problem = self._problem
+        plans = _placed(problem, plan, ways)
+        if not ways:
+            return plans, np.empty(0), unit
+        overfed = problem.overfed(plans)
+        kept = np.flatnonzero(overfed.valid)
+        if best_fit and len(kept):
+            last = [way[-1] for way in ways]
+            put_out = np.array([overfed.processed[a, i, socket] for i, (a, socket) in enumerate(last)])
+            kept = kept[put_out[kept] >= put_out[kept].max() * (1 - ROUNDING)]
+            room = {i: problem.room[last[i][1]] - plans[:, i, last[i][1]].sum() for i in kept.tolist()}
+            kept = np.array([min(room, key=lambda i: (room[i], i))])
+        return plans[:, kept], overfed.throughput[kept], None if len(kept) else unit
 
 
-# --- children ---------------------------------------------------------------------------------------------------------
+_INVALID = -2.0
+_Children: TypeAlias = tuple[Array, Array, int | None]
+_Way: TypeAlias = tuple[tuple[int, int], ...]  # the class and the socket of each unit that is placed
 
 
-@dataclass
-class _Decision:
-    """A decision at a node.
-
-    Attributes:
-        ways: Plans, each with the class and the socket of the unit placed last.
-        unit: The class that fails if no way is valid.
-        best_fit: Whether to keep only the best fit.
-        otherwise: Makes the decision to try if no way is valid.
-    """
-
-    ways: list[tuple[Array, int, int]]
-    unit: int
-    best_fit: bool
-    otherwise: Callable[[], _Decision] | None = None
+def _inverse(pressure: Array) -> Array:
+    return np.divide(1.0, pressure, out=np.full_like(pressure, math.inf), where=pressure > 0)
 
 
-def _decisions(problem: Compressed, search: Search, plan: Array) -> list[_Decision]:
-    """Return the decisions at a node."""
-    left = plan[:, problem.nowhere] > 0
-    decisions = []
-    for producer, consumer in problem.pairs:
-        if not (left[producer] or left[consumer]):
-            continue
-        if search.objective == "sustained":
-            return [_placing(problem, search, plan, producer if left[producer] else consumer)]
-        both = left[producer] and left[consumer]
-        if both and _fed(problem, plan, producer) and _fed(problem, plan, consumer, producer):
-            decisions.append(_collocating(problem, plan, producer, consumer))
-        else:
-            decisions += [_placing(problem, search, plan, unit) for unit in (producer, consumer) if left[unit]]
-    return decisions
-
-
-def _fed(problem: Compressed, plan: Array, consumer: int, beside: int | None = None) -> bool:
-    """Whether all producers of a class are placed, except one unit of class `beside`."""
-    waiting = plan[problem.producers[consumer], problem.nowhere].sum()
-    return bool(waiting == (0 if beside is None else problem.sizes[beside]))
-
-
-def _placing(problem: Compressed, search: Search, plan: Array, unit: int) -> _Decision:
-    """Place a unit on each possible socket; on the best one if all its producers are placed."""
-    sockets = _sockets(problem, plan, problem.sizes[unit])
-    ways = [(problem.moved(plan, unit, socket), unit, socket) for socket in sockets]
-    return _Decision(ways, unit, search.objective == "throughput" and _fed(problem, plan, unit))
-
-
-def _collocating(problem: Compressed, plan: Array, producer: int, consumer: int) -> _Decision:
-    """Place a unit of each class on one socket, else on two, in the best way."""
-
-    def separately() -> _Decision:
-        ways = []
-        for one in _sockets(problem, plan, problem.sizes[producer]):
-            half = problem.moved(plan, producer, one)
-            others = _sockets(problem, half, problem.sizes[consumer])
-            ways += [(problem.moved(half, consumer, other), consumer, other) for other in others if other != one]
-        return _Decision(ways, consumer, True)
-
-    sockets = _sockets(problem, plan, problem.sizes[producer] + problem.sizes[consumer])
-    ways = [(problem.moved(problem.moved(plan, producer, s), consumer, s), consumer, s) for s in sockets]
-    return _Decision(ways, consumer, True, separately)
+def _placed(problem: Compressed, plan: Array, ways: list[_Way]) -> Array:
+    """Return the plan with one or two units placed, in each of several ways."""
+    plans = np.repeat(plan[:, None, :], len(ways), axis=1)
+    for index, way in enumerate(ways):
+        for unit, socket in way:
+            plans[unit, index, problem.nowhere] -= problem.sizes[unit]
+            plans[unit, index, socket] += problem.sizes[unit]
+    return plans
 
 
 def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
     """Return the sockets with room for so many; of interchangeable empty ones only the first."""
-    here = plan[:, : problem.sockets].sum(axis=0)
+    here = plan[:, : problem.sockets].sum(axis=0).tolist()
     sockets: list[int] = []
     for socket in range(problem.sockets):
         if problem.room[socket] - here[socket] < size:
@@ -240,45 +260,6 @@ def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
         if here[socket] or not any(not here[other] and problem.interchangeable[other][socket] for other in sockets):
             sockets.append(socket)
     return sockets
-
-
-def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> tuple[list[Array], list[int]]:
-    """Return the plans that remain of decisions, and the classes without a valid place for a unit.
-
-    The paper's search skips plans that violate constraints. These may hold again when more units are placed and fewer
-    rows come. So ours checks complete plans only.
-    """
-    ways = [way for decision in decisions for way in decision.ways]
-    if search.objective == "sustained":
-        return [plan for plan, _, _ in ways], []
-    valid, rates = _judged(problem, ways)
-    plans, failures, at = list[Array](), list[int](), 0
-    for decision in decisions:
-        places = [i for i in range(at, at + len(decision.ways)) if valid[i]]
-        at += len(decision.ways)
-        if not places and decision.otherwise is not None:
-            more, failed = _kept(problem, search, [decision.otherwise()])
-            plans, failures = plans + more, failures + failed
-        elif not places:
-            failures.append(decision.unit)
-        elif decision.best_fit and places:
-            # The way with the most output; of equal ones, that with the least room left on its socket.
-            enough = max(rates[i] for i in places) * (1 - ROUNDING)
-            room = {i: problem.room[ways[i][2]] - ways[i][0][:, ways[i][2]].sum() for i in places if rates[i] >= enough}
-            plans.append(ways[min(room, key=lambda i: (room[i], i))][0])
-        else:
-            plans += [ways[i][0] for i in places]
-    return plans, failures
-
-
-def _judged(problem: Compressed, ways: list[tuple[Array, int, int]]) -> tuple[Array, Array]:
-    """Return whether constraints hold, and a rate that ranks the output of the unit placed last, by way."""
-    if not ways:
-        return np.empty(0), np.empty(0)
-    plans = np.stack([plan for plan, _, _ in ways], axis=1)
-    last = [unit for _, unit, _ in ways], range(len(ways)), [socket for _, _, socket in ways]
-    overfed = problem.overfed(plans)
-    return np.asarray(overfed.valid), overfed.processed[last]
 
 
 def _whole(problem: Compressed) -> Iterator[Array]:

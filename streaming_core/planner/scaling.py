@@ -1,9 +1,9 @@
 """Scaling: how many replicas each operator has (BriskStream, section 4 and appendix C, algorithm 1).
 
 `topological` is the paper's algorithm. It places the replicas, and takes the first over-supplied operator in reverse
-topological order. That operator gets as many more replicas as the over-supply demands, or one more. If no placement is
-valid, the operator without a place gets one more (appendix D). The algorithm ends when no operator is over-supplied, or
-no room is left.
+topological order. That operator gets as many more replicas as the over-supply demands, up to the room. If no placement
+is valid, the operator without a place is too coarse-grained (appendix D). Its units become smaller, or, if they are
+single replicas, it gets one more. The algorithm ends when no operator is over-supplied, or no room is left.
 
 `balanced` is ours, and maximises the sustained ingress. It aims at an ingress a little above the sustained one. At its
 present demand, every operator gets the replicas that this takes, and `balanced` places the new ones. It ends when it
@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,10 +33,14 @@ from streaming_core.planner.machine import NS, Machine
 from streaming_core.planner.model import ROUNDING, peak
 from streaming_core.planner.placement import Outcome, Search, place
 
+# Of the paper's search.
+COMPRESSION = 5  # replicas per unit at most, as in the paper
+PLACEMENT_NODES = 100  # nodes per placement; the paper's search ends after a time instead
+PUBLISHED_START = 0.7  # part of the room that the first replication takes
 BISECTIONS = 8  # of the ingress: the last changes it by less than a hundredth of the range, in logarithms
 # How much `balanced` tries.
 AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # how many times the ingress sustained so far to aim at, in this order
-START = 0.8  # part of the room that the replicas of the first climb take
+STARTS = (0.8, 0.95)  # parts of the room that the replicas of the first climbs take
 PATTERNS = 16  # measured patterns up to which a climb starts with each; with more, only with the first two
 TRIES = 16  # steps of each kind that an improvement evaluates, the most promising ones
 RUINS = 10  # attempts to place parts of the best plan anew
@@ -52,11 +56,14 @@ class Scaled:
     Attributes:
         problem: The replication.
         outcome: The outcome of its search, with a plan.
-        placements: The number of placement searches.
+        searches: Of algorithm 1: the number of searches for a placement.
+        nodes: Of algorithm 1: the nodes of the longest one.
     """
 
     problem: Compressed
     outcome: Outcome
+    searches: int = 0
+    nodes: int = 0
 
 
 def limit(graph: Graph, machine: Machine) -> int:
@@ -66,56 +73,77 @@ def limit(graph: Graph, machine: Machine) -> int:
     return sum(known) if len(known) == len(rooms) else machine.threads * len(graph.operators)
 
 
-def topological(graph: Graph, machine: Machine, search: Search, ingress: float | None, ratio: int) -> Scaled | None:
-    """Run algorithm 1 with appendix D; None if no replication has a valid placement."""
-    most = limit(graph, machine)
+def topological(
+    graph: Graph, machine: Machine, ingress: float | None = None, replicas: Sequence[int] | None = None
+) -> Scaled | None:
+    """Run algorithm 1 with appendix D; None if no replication has a valid placement.
+
+    Args:
+        graph: The application.
+        machine: The machine.
+        ingress: Events per second; None: as many as the source's replicas can take.
+        replicas: The replication to start from; None: one replica of each operator (lines 1 and 2).
+    """
+    most, operators = limit(graph, machine), graph.operators
     best: Scaled | None = None
-    replicas = [1] * len(graph.operators)
-    while True:
-        problem = Compressed(graph, machine, tuple(replicas), ingress, ratio)
-        outcome = place(problem, search)
+    numbers, units = list(replicas or (1,) * len(operators)), [COMPRESSION] * len(operators)
+    searches = nodes = 0
+    while sum(numbers) <= most:
+        problem = Compressed(graph, machine, tuple(numbers), ingress, units)
+        outcome = place(problem, Search("throughput", PLACEMENT_NODES))  # line 6
+        searches, nodes = searches + 1, max(nodes, outcome.nodes)
         if outcome.plan is None:
-            index = outcome.failed
-            if index is None or replicas[index] == graph.operators[index].replicas:
-                return best
+            # Appendix D: the operator that failed is too coarse-grained.
+            if (index := outcome.failed) is None:
+                break
+            if (largest := max(problem.sizes[a] for a in problem.of_operator[index])) > 1:
+                units[index] = int(largest) - 1
+                continue
             more = 1
         else:
-            if best is None or outcome.value > best.outcome.value * (1 + ROUNDING):
+            if best is None or outcome.value > best.outcome.value * (1 + ROUNDING):  # lines 7 and 8
                 best = Scaled(problem, outcome)
-            over = problem.overfed(outcome.plan[:, None, :]).over_supplied[:, 0].tolist()
-            over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
-            index = next((i for i in reversed(range(len(over))) if over[i]), None)
-            if index is None:
-                return best
+            over = problem.over_supplied(outcome.plan)
+            # Lines 11 to 15: the first bottleneck from the sink, and as many more replicas as ceil(r_i / r_o).
+            growing = (i for i in reversed(range(len(over))) if over[i] and numbers[i] < operators[i].replicas)
+            if (index := next(growing, None)) is None:
+                break
             more = math.ceil(over[index] * (1 - ROUNDING))
-        replicas[index] = min(replicas[index] + more, graph.operators[index].replicas)
-        if sum(replicas) > most:
-            return best
+        more = min(more, operators[index].replicas - numbers[index], most - sum(numbers))
+        if more <= 0:  # line 19
+            break
+        numbers[index] += more
+    return best and replace(best, searches=searches, nodes=nodes)
 
 
-def attainable(graph: Graph, machine: Machine, search: Search, ratio: int) -> Scaled | None:
-    """Run algorithm 1 at the highest ingress for which it finds a plan.
+def attainable(graph: Graph, machine: Machine) -> Scaled | None:
+    """Run algorithm 1 at the maximum attainable ingress (section 6.1).
 
-    The paper tunes the ingress to the maximum attainable. Where several replicas share a core, no plan keeps the
-    constraints at the source's own peak rate. Then a bisection searches the ingress. It starts with one for which a
-    plan is known. If algorithm 1 finds none there within its budget, it starts with half of it, a quarter, and so on.
+    That is the source's own peak rate. It starts with a large replication (appendix D), else with one replica each.
+    Where several replicas share a core, no plan keeps the constraints there. Then back-pressure slows the source down
+    (footnote 2): a bisection searches the highest ingress for which algorithm 1 leaves nothing over-supplied.
     """
-    best = topological(graph, machine, search, None, ratio)
+    large = _start(graph, machine, PUBLISHED_START * limit(graph, machine))
+    best = topological(graph, machine, replicas=large) or topological(graph, machine)
     if best is not None:
         return best
-    problem = Compressed(graph, machine, (1,) * len(graph.operators))
-    singles = _placed(problem, problem.nothing())
+    problem = Compressed(graph, machine, (1,) * len(graph.operators), 1.0)
+    nothing = problem.nothing()
+    rows = float(problem.overfed(nothing[:, None, :]).throughput[0])  # of the sinks, of an event
+    singles = _placed(Compressed(graph, machine, problem.replicas), nothing)
     if singles is None:
         return None
-    low, high = singles.outcome.value * (1 - 1e-6), peak(graph, 1)
+    low, high = singles.outcome.value * (1 - 1e-6), peak(graph, 1)  # one replica each attains the lower one
     for _ in range(BISECTIONS):
         middle = low if best is None else math.sqrt(low * high)
-        scaled = topological(graph, machine, search, middle, ratio)
-        if scaled is not None:
-            best, low = scaled, middle
+        scaled = topological(graph, machine, middle)
+        if scaled is not None and (best is None or scaled.outcome.value > best.outcome.value):
+            best = scaled
+        if scaled is not None and scaled.outcome.value >= middle * rows * (1 - ROUNDING):
+            low = middle
         elif best is not None:
             high = middle
-        else:  # a plan exists, but the search did not reach it within its budget
+        else:  # the search did not reach the plan within its budget
             low, high = middle / 2, middle
     return best
 
@@ -160,7 +188,8 @@ def _starts(graph: Graph, machine: Machine, most: int) -> Iterator[tuple[Graph, 
         first = tuple(min(operator.replicas, 2) for operator in within.operators)
         if sum(first) <= most:
             yield within, first
-    yield graph, _start(graph, machine, START * most)
+    for part in STARTS:
+        yield graph, _start(graph, machine, part * most)
 
 
 def _bound(graph: Graph) -> float:

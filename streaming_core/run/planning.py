@@ -145,12 +145,11 @@ def planned(
         if chosen.plan == "replicated":
             sockets, cores = places_of(placed.machine, default)
             placed = replace(placed, strategy="replicated", sockets=sockets, cores=cores, proved=False)
-    sustained = placed.estimate.sustained
     result = Planned(
         plan=placed.as_plan(),
         strategy=placed.strategy,
-        events_per_s=sustained.ingress,
-        bottleneck=str(sustained.bottleneck),
+        events_per_s=placed.events_per_s,
+        bottleneck=placed.bottleneck,
         chosen=chosen,
     )
     return result, partial(judged, result, placed, profile)
@@ -235,7 +234,9 @@ def in_order(plan: dict[str, list[int]], app: str) -> dict[str, list[int]]:
 
 
 def at_rate(placed: Placed) -> Estimate:
-    """The estimate of a plan at the rate that it sustains."""
+    """The estimate of a plan at the rate that judges it: the sustained one, or the peak in the paper's strategies."""
+    if placed.by_output:
+        return placed.estimate
     return estimate(placed.graph, placed.machine, placed.sockets, placed.estimate.sustained.ingress, placed.cores)
 
 
@@ -251,7 +252,6 @@ def busy(estimated: Estimate, operator: str) -> float:
 
 def as_dict(placed: Placed) -> dict[str, Any]:
     """The plan and its prediction, as JSON values."""
-    sustained = placed.estimate.sustained
     estimated = at_rate(placed)
     return {
         "plan": placed.as_plan(),
@@ -259,9 +259,9 @@ def as_dict(placed: Placed) -> dict[str, Any]:
         "machine": placed.machine.name,
         "pinned": placed.pinned,
         "proved": placed.proved,
-        "events_per_s": sustained.ingress,
-        "rows_per_s": sustained.throughput,
-        "bottleneck": str(sustained.bottleneck),
+        "events_per_s": placed.events_per_s,
+        "rows_per_s": placed.rows_per_s,
+        "bottleneck": placed.bottleneck,
         "operators": {
             name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in placed.sockets
         },

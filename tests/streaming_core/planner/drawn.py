@@ -1,4 +1,4 @@
-"""Random small graphs, machines and plans for the planner's tests, and the paper's four applications.
+"""Random small graphs, machines and plans for the planner's tests.
 
 Python's random number generator draws everything from a seed, so cases are reproducible.
 """
@@ -112,61 +112,3 @@ def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list
     numbers = replicas(seed, graph, most)
     counts = zip(graph.operators, numbers, strict=True)
     return {operator.name: [draw.randrange(machine.sockets) for _ in range(count)] for operator, count in counts}
-
-
-def paper(name: str) -> Graph:
-    """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
-
-    The times of WC's Splitter and Counter on server A come from table 3. All other times and all sizes are assumptions
-    of these tests without a measurement.
-    """
-
-    def operator(name, kind, ns, size, *producers, most=None):
-        inputs = [Input(producer=p, stream=s, ns=ns, bytes=size, selectivity=out) for p, s, out in producers]
-        return Operator(name=name, kind=kind, inputs=inputs, most=most)
-
-    default = "default"
-    one = {default: 1.0}
-    first = [
-        operator("source", "source", 400.0, 0.0, (None, default, one)),
-        operator("parser", "stateless", 350.0, 150.0, ("source", default, one)),
-    ]
-    if name == "wc":
-        rest = [
-            operator("splitter", "stateless", 1612.8, 150.0, ("parser", default, {default: 10.0})),
-            operator("counter", "partitioned", 612.3, 32.0, ("splitter", default, one)),
-            operator("sink", "sink", 100.0, 40.0, ("counter", default, one), most=4096),
-        ]
-    elif name == "fd":
-        rest = [
-            operator("predictor", "partitioned", 9000.0, 120.0, ("parser", default, one)),
-            operator("sink", "sink", 100.0, 60.0, ("predictor", default, one), most=4096),
-        ]
-    elif name == "sd":
-        rest = [
-            operator("moving_average", "partitioned", 3000.0, 80.0, ("parser", default, one)),
-            operator("spike_detector", "stateless", 700.0, 80.0, ("moving_average", default, one)),
-            operator("sink", "sink", 100.0, 60.0, ("spike_detector", default, one), most=4096),
-        ]
-    else:
-        position, daily, balance = "position", "daily", "balance"
-        dispatched = {position: 0.99, daily: 0.005, balance: 0.005}
-        none = {default: 0.0}
-        accident = ("accident_detect", default, none)
-        both = (accident, ("dispatcher", position, none))
-        counts = (("count_vehicle", default, one), ("last_average_speed", default, one))
-        reports = (("dispatcher", position, one), *counts)
-        answers = ("accident_notify", "toll_notify", "daily_expense", "account_balance")
-        rest = [
-            operator("dispatcher", "stateless", 500.0, 100.0, ("parser", default, dispatched)),
-            operator("average_speed", "partitioned", 800.0, 100.0, ("dispatcher", position, one)),
-            operator("last_average_speed", "partitioned", 700.0, 60.0, ("average_speed", default, one)),
-            operator("accident_detect", "partitioned", 900.0, 100.0, ("dispatcher", position, none)),
-            operator("count_vehicle", "partitioned", 700.0, 100.0, ("dispatcher", position, one)),
-            operator("accident_notify", "partitioned", 500.0, 100.0, *both),
-            operator("toll_notify", "partitioned", 1000.0, 100.0, accident, *reports),
-            operator("daily_expense", "partitioned", 1500.0, 60.0, ("dispatcher", daily, none)),
-            operator("account_balance", "partitioned", 900.0, 60.0, ("dispatcher", balance, none)),
-            operator("sink", "sink", 100.0, 60.0, *((answer, default, one) for answer in answers), most=4096),
-        ]
-    return Graph(app=name, operators=[*first, *rest])

@@ -9,6 +9,7 @@ from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import estimate
 from streaming_core.planner.placement import exhaustive
+from streaming_core.planner.published import application
 from tests.differential.streams import examine
 from tests.streaming_core.planner import drawn
 
@@ -38,7 +39,7 @@ def test_both_evaluations_agree(seed):
     assert overfed.throughput[0] == pytest.approx(plain.throughput, rel=1e-9)
     assert overfed.valid[0] == (not [load for load in plain.violated if load.resource != "room"])
     for index, operator in enumerate(graph.operators):
-        assert bool(overfed.over_supplied[index, 0]) == any(r.over_supplied for r in plain.of(operator.name))
+        assert bool(problem.over_supplied(number)[index]) == any(r.over_supplied for r in plain.of(operator.name))
     whole = estimate(graph, machine, problem.places(number), ingress)
     assert whole.sustained.ingress == pytest.approx(plain.sustained.ingress, rel=1e-9)
 
@@ -63,19 +64,22 @@ def test_a_bound_is_at_least_the_best_completion(seed):
 
 
 def test_units_of_a_ratio_hold_every_replica_once():
-    graph = drawn.paper("lr")
-    problem = Compressed(graph, Machine.named("server_a"), tuple(range(1, 13)), ratio=5)
+    graph = application("lr")
+    problem = Compressed(graph, Machine.named("server_a"), tuple(range(1, 13)), ratios=(5,) * 12)
     for index, classes in enumerate(problem.of_operator):
         members = [member for a in classes for member in problem.classes[a].members]
         assert sorted(members) == [*range(index + 1)]
+        sizes = [problem.classes[a].size for a in classes]
         assert all(len(problem.classes[a].members) % problem.classes[a].size == 0 for a in classes)
+        assert max(sizes) <= 5
+        assert max(sizes) - min(sizes) <= 1
 
 
 def test_sockets_are_equivalent_if_exchanging_them_changes_nothing():
     alike = Machine.of_threads(3, 80)
-    assert Compressed(drawn.paper("fd"), alike, (1, 1, 1, 1)).interchangeable == [[True] * 3] * 3
+    assert Compressed(application("fd"), alike, (1, 1, 1, 1)).interchangeable == [[True] * 3] * 3
     other = Machine.of_threads(3, [[0, 80, 80], [80, 0, 80], [90, 80, 0]])
-    assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]
+    assert Compressed(application("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]
     for rates in ("streams", "rewriting"):
         other = alike.changed(**{rates: [[None, 1e9, 1e9], [1e9, None, 1e9], [2e9, 1e9, None]]})
-        assert Compressed(drawn.paper("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]
+        assert Compressed(application("fd"), other, (1, 1, 1, 1)).interchangeable[0] == [True, False, False]

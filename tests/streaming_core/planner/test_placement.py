@@ -11,13 +11,15 @@ from streaming_core.planner.graph import Graph, Input, Operator
 from streaming_core.planner.improvement import completed, improved
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.placement import Search, exhaustive, place
+from streaming_core.planner.published import application
 from tests.differential.streams import examine
 from tests.streaming_core.planner import drawn
 
 
 def problem(seed: int, most: int = 7, ratio: int = 1) -> Compressed:
     graph = drawn.graph(seed, 3 + seed % 3)
-    return Compressed(graph, drawn.machine(seed, 2 + seed % 2), drawn.replicas(seed, graph, most), ratio=ratio)
+    ratios = (ratio,) * len(graph.operators)
+    return Compressed(graph, drawn.machine(seed, 2 + seed % 2), drawn.replicas(seed, graph, most), ratios=ratios)
 
 
 def is_a_plan(counts: np.ndarray, of: Compressed) -> bool:
@@ -75,13 +77,13 @@ def test_search_returns_the_incumbent_unless_a_plan_is_better():
 
 
 def test_a_search_ends_when_its_budget_is_spent():
-    instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
+    instance = Compressed(application("lr"), Machine.named("server_a"), (2,) * 12)
     assert place(instance, Search(budget=3)).nodes == 3
     assert not place(instance, Search(budget=3)).complete
 
 
 def test_exhaustive_search_refuses_too_many_plans():
-    instance = Compressed(drawn.paper("lr"), Machine.named("server_a"), (2,) * 12)
+    instance = Compressed(application("lr"), Machine.named("server_a"), (2,) * 12)
     with pytest.raises(
         BadInput, match=r"strategy exhaustive can try at most 300000 placements, got \d+ for 24 replicas"
     ):

@@ -11,12 +11,11 @@ from streaming_core.planner.graph import Graph, Input, Operator
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.placed import Placed, assign_cores
 from streaming_core.planner.placement import Search
+from streaming_core.planner.published import APPS, application, random_outputs
 from streaming_core.planner.strategies import STRATEGIES, plan
 from tests.differential.streams import examine
 from tests.streaming_core.planner import drawn
 from tests.support.draws import some
-
-APPS = some(("wc", "lr", "fd", "sd"))
 
 
 def is_placed(placement: Placed) -> bool:
@@ -48,11 +47,11 @@ def test_every_strategy_plans_deterministically(seed, strategy):
     assert placement.pinned == (strategy != "os")
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", some(APPS))
 def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     machine = Machine.named("server_b").model_copy(update={"cores": [3] * 8})
-    placements = {name: plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas")}
-    placements |= {name: plan(name, drawn.paper(app), machine) for name in ("first_fit", "round_robin")}
+    placements = {name: plan(name, application(app), machine) for name in ("balanced", "rlas")}
+    placements |= {name: plan(name, application(app), machine) for name in ("first_fit", "round_robin")}
     assert all(map(is_placed, placements.values()))
     best = placements["balanced"].estimate.sustained.ingress
     assert not placements["balanced"].estimate.violated
@@ -60,24 +59,45 @@ def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     assert all(placements[name].replicas == placements["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 
-def test_scaling_adds_a_replica_to_the_operator_that_does_not_fit():
-    # Appendix D. At 5 * 10^5 events of 9000 ns, a unit of five of six predictors needs 3.75 seconds, more than any
-    # socket has. With eight predictors it needs 2.8.
-    graph, search = drawn.paper("fd"), Search("throughput")
-    machine = Machine(name="two", cores=[8] * 2, capacity=[3e9] * 2, latency=[[0.0, 0.0], [0.0, 0.0]])
-    failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, 5), search)
+def test_scaling_divides_the_operator_that_does_not_fit():
+    # Appendix D. At 5 * 10^5 events of 9000 ns, the predictors need 4.5 seconds. A socket has 1.2, so it holds one of
+    # six or seven of them, or two of eight. The other operators leave room for one more.
+    graph = application("fd")
+    machine = Machine(name="five", cores=[8] * 5, capacity=[1.2e9] * 5, latency=[[0.0] * 5] * 5)
+    failed = placement.place(Compressed(graph, machine, (1, 1, 6, 1), 5e5, (5,) * 4), Search("throughput"))
     assert failed.plan is None
     assert graph.operators[failed.failed].name == "predictor"
-    scaled = scaling.topological(graph, machine, search, 5e5, 5)
+    scaled = scaling.topological(graph, machine, 5e5)
     assert scaled.problem.replicas == (1, 1, 8, 1)
     assert scaled.outcome.value == pytest.approx(5e5)
 
 
-def test_balanced_is_at_least_as_good_as_the_papers_algorithm():
+# Search and best random plan; the search takes 2 to 5 seconds, 1,000 random plans 4 to 6.
+@pytest.mark.parametrize("app", ["wc", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd", "lr"))])
+def test_the_papers_search_beats_its_random_plans_on_server_a(app):
+    """R of WC is at least 8 M lines/s, near the paper's 9.6 M, and no random plan is as good (table 4, figure 14)."""
+    graph, machine = application(app), Machine.named("server_a")
+    scaled = scaling.attainable(graph, machine)
+    assert scaled.outcome.value > max(random_outputs(graph, machine, 1000))
+    assert app != "wc" or scaled.outcome.value >= 8e6 * 10  # a line has ten words
+    # A placement in a large graph takes more nodes than a search could visit that stops after 40 (appendix D).
+    assert scaled.nodes > 40
+    assert sum(scaled.problem.replicas) > 0.9 * machine.threads
+
+
+def test_r_judges_plans_of_the_paper_and_the_sustained_ingress_ours():
+    graph, machine = application("wc"), Machine.named("server_b").model_copy(update={"cores": [2] * 8})
+    theirs, ours = plan("rlas", graph, machine), plan("balanced", graph, machine)
+    assert theirs.rows_per_s == theirs.estimate.throughput
+    assert theirs.events_per_s == pytest.approx(theirs.estimate.throughput / 10)
+    assert ours.events_per_s == ours.estimate.sustained.ingress
+
+
+def test_balanced_sustains_at_least_as_much_as_the_papers_algorithm_within_a_hundredth():
     for app in ("wc", "fd"):
         machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
-        ours, theirs = (plan(name, drawn.paper(app), machine) for name in ("balanced", "rlas"))
-        assert ours.estimate.sustained.ingress >= theirs.estimate.sustained.ingress
+        ours, theirs = (plan(name, application(app), machine) for name in ("balanced", "rlas"))
+        assert ours.estimate.sustained.ingress >= theirs.estimate.sustained.ingress * 0.99
 
 
 @examine(15)
@@ -109,23 +129,22 @@ def test_balanced_is_at_least_as_good_as_single_replicas_of_some_operators(seed)
 
 
 def test_papers_scaling_replicates_over_supplied_operators():
-    graph, machine = drawn.paper("fd"), Machine(name="one", cores=[12], latency=[[0.0]])
-    search = Search("throughput")
-    scaled = scaling.topological(graph, machine, search, 5e5, 1)
+    graph, machine = application("fd"), Machine(name="one", cores=[12], latency=[[0.0]])
+    scaled = scaling.topological(graph, machine, 5e5)
     # 5 * 10^5 events of 9000 ns are 4.5 seconds of the predictor.
     assert scaled.problem.replicas == (1, 1, 6, 1)
     assert scaled.outcome.value == pytest.approx(5e5)
 
 
 def test_an_operator_stays_within_its_replica_limit():
-    operators = [o.model_copy(update={"most": 3}) if o.name == "predictor" else o for o in drawn.paper("fd").operators]
-    graph = drawn.paper("fd").model_copy(update={"operators": operators})
+    operators = [o.model_copy(update={"most": 3}) if o.name == "predictor" else o for o in application("fd").operators]
+    graph = application("fd").model_copy(update={"operators": operators})
     machine = Machine.named("server_b").model_copy(update={"cores": [2] * 8})
     assert plan("balanced", graph, machine).replicas["predictor"] == 3
 
 
 def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
-    graph = drawn.paper("wc")
+    graph = application("wc")
     machine = Machine(name="one", cores=[2, 1], replicas_per_core=None, latency=[[0.0, 0.0], [0.0, 0.0]])
     sockets = {"source": [1], "parser": [0], "splitter": [0], "counter": [0, 0, 0, 0, 0], "sink": [0]}
     # An event needs 350 ns of the parser, 1612.8 of the splitter, a fifth of 6123 of a counter, 1000 of the sink.
@@ -146,15 +165,15 @@ def test_replicas_of_a_socket_are_dealt_to_cores_by_their_demand():
 )  # fmt: skip
 def test_an_impossible_plan_is_refused_in_one_line(strategy, machine, message):
     with pytest.raises(BadInput) as refused:
-        plan(strategy, drawn.paper("wc"), machine)
+        plan(strategy, application("wc"), machine)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_source_without_cost_has_no_plan():
-    first, *rest = drawn.paper("fd").operators
+    first, *rest = application("fd").operators
     free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
-    graph = drawn.paper("fd").changed(operators=[free, *rest])
+    graph = application("fd").changed(operators=[free, *rest])
     with pytest.raises(BadInput, match="source source has zero cost"):
         plan("balanced", graph, Machine.of_threads(2))
 
