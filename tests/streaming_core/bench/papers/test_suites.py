@@ -280,7 +280,7 @@ def verdicts(suite_name, experiment, rows):
     """The case, both figures and the verdict of each line of an experiment's claims."""
     result = {"suite": suite_name, "host": {"cores": 2}, "topology": {}}
     lines = report.claim_lines(result, {"name": experiment, "rows": rows})
-    return [tuple(line[name] for name in ("case", "published", "ours", "verdict")) for line in lines]
+    return [tuple(line.cells[name] for name in ("case", "published", "ours", "verdict")) for line in lines]
 
 
 def test_claims_on_heuristics_are_judged_in_the_same_rounds():
