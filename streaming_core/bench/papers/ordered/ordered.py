@@ -1,8 +1,8 @@
 """The experiments of Scaling Ordered Stream Processing (Prasaad, Ramalingam, Kaushik): figures 8 to 11, 13 and 14.
 
 Published is heuristic `ct` with queue `hybrid` and buffer `non_blocking`, except for what a claim varies. A batch is
-one tuple, as in the paper. Ours is Lockstep's default, `affinity` with `lanes`. The queries race on batches of one event,
-and again on our batches. A ratio never compares two sizes.
+one tuple, as in the paper. Ours is Lockstep's default, `affinity` with `lanes`. The queries also race on batches of our
+size. A ratio never compares two sizes.
 
 Application `matrix` supplies operators of a given cost. A measurement at the start finds how many multiplications take
 a microsecond; the rows hold that number as `r` or `r_keyed`.
