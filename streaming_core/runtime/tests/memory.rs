@@ -50,7 +50,7 @@ const THREADS: usize = 3;
 const BATCH: usize = 4;
 /// Of `pooled`, which has more batches in flight if they are smaller.
 const POOLED_BATCH: usize = 32;
-/// Of `pinned`, whose sources have room for as many events if batches are smaller.
+/// Of `pinned`, whose outlets have more slots for smaller batches.
 const PINNED_BATCH: usize = 32;
 // The numbers of the executors: batches in flight, jumbo tuples in an outlet, and rows that a gate takes at once. These rows
 // come from one source, without those of its last jumbo tuple.

@@ -103,6 +103,8 @@ def _describe(rows: list[Row]) -> None:
             row["injectors"], row["instances"] = cell = len(row["plan"]["source"]), len(row["plan"][row["app"]])
             row["cell"] = "{} to {}".format(*cell)
             row["deployed"] = row["threads"] + merge_threads(*cell, row["channel"])
+        else:
+            row["cell"] = f"{row['threads']} threads"
         _cores_in_use(row)
 
 
@@ -211,7 +213,7 @@ BATCHED = (
 
 
 def _bars(*columns: tuple[str, str]) -> tuple[Plot, ...]:
-    return tuple(Plot("cell", column, title, "app", ("channel",), "bar", loop=False) for column, title in columns)
+    return tuple(Plot("cell", column, title, "app", ("way",), "bar", loop=False) for column, title in columns)
 
 
 SUITE = Suite(

@@ -219,8 +219,10 @@ fn pause(tasks: &mut [Task], network: &Network, job: &Job) -> bool {
     if !tasks.iter().any(|task| task.owes) {
         return false;
     }
+    // Without room, only its readers can help.
+    let is_stuck = job.frame.arrivals.is_open_loop() || tasks.iter().any(|task| task.owes && task.blocked);
     let mut patience = Patience::new(idle::Strategy::Park);
-    while !job.frame.arrivals.is_open_loop() && patience.pass() {
+    while !is_stuck && patience.pass() {
         if tasks.iter_mut().any(|task| task.may_work(network, job)) {
             return true;
         }

@@ -7,12 +7,11 @@
 //! sources' latest tuples (Viper, definition 1). A row of a source is its latest tuple. It says that all of its source's
 //! earlier events are in the list.
 //!
-//! *Watermarks.* "Special watermark tuples [...] are added periodically by the sources and allow the readers to acknowledge
-//! the consumption rate" (Viper, section 3.3, last paragraph but one). So a source adds no watermark for each tuple, but one in
-//! a period of events, to each of its readers. A watermark also tells the progress of a source whose rows go to other
-//! readers. The period depends on events alone (`pinned/task.rs`). A source that pauses adds a watermark too, so that no
-//! reader starves. The reader acknowledges the watermarks that it has passed. A source with as many unacknowledged batches as
-//! its outlet has slots waits (*flow control*).
+//! *Watermarks.* Sources add them periodically, and readers acknowledge them (Viper, section 3.3, end of the first paragraph).
+//! So a source adds no watermark for each tuple, but one in a period of events, to each of its readers. A watermark also
+//! tells the progress of a source whose rows go to other readers. The period depends on events alone (`pinned/task.rs`). A
+//! source that pauses adds a watermark too, so that no reader starves. The reader acknowledges the watermarks that it has
+//! passed. A source with as many unacknowledged batches as its outlet has slots waits (*flow control*).
 //!
 //! Our own: a source adds all rows of a batch for the reader at once. The published structure leaves passed nodes to a
 //! garbage collector; here their memory is used again. Nodes hold no rows. Rows stay in the outlet's slot, and the

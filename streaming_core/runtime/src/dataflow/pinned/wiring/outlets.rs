@@ -6,8 +6,8 @@ use crate::dataflow::pinned::wiring::edges::Edges;
 use crate::dataflow::pinned::wiring::graph::{Graph, PERIOD, number};
 use crate::program::Origin;
 
-/// The periods of single tuples for which a source has room.
-const PERIODS: usize = 4;
+/// The periods of single tuples for which a task has room. A source has room for twice as many: its rows lie in the block.
+const PERIODS: usize = 2;
 
 /// The outlets of all replicas, and later those of finders of keys and of mergers.
 #[derive(Debug)]
@@ -24,9 +24,8 @@ impl Outlets {
         for origin in graph.origins() {
             let (stride, readers, keyed) = (graph.program.stride(origin), edges.readers(origin), edges.keyed(origin));
             let in_pairs = graph.has_pair_queues();
-            // Sources have room for some periods. Consumers take many small batches at once and make one of them.
-            let is_paced = origin == Origin::Events && graph.period() > 0;
-            let slots = if is_paced { SLOTS.max(PERIODS * PERIOD / batch) } else { SLOTS };
+            let periods = if origin == Origin::Events { 2 * PERIODS } else { PERIODS };
+            let slots = if graph.period() > 0 { SLOTS.max(periods * PERIOD / batch) } else { SLOTS };
             outlets.by_origin.push((outlets.list.len(), if in_pairs { readers } else { 1 }));
             for _ in 0..graph.producers(origin) {
                 if in_pairs {

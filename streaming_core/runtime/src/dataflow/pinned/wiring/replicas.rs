@@ -111,7 +111,9 @@ fn inlet(assembly: &mut Assembly, consumer: usize, mut sources: Vec<Source>) -> 
     }
     let ordered = channel.is_ordered();
     let prepared = is_sink && ordered && !graph.numbered && graph.sink_producer().is_some();
-    Inlet::Gate(Gate::new(sources, ordered, ranked, prepared).that_takes(whole).of_numbered(graph.numbered))
+    // An operator takes batch after batch from a queue. A sink that has one source takes as much at once as one with several.
+    let gate = Gate::new(sources, ordered, ranked, prepared).that_takes(whole).that_joins(is_sink);
+    Inlet::Gate(gate.of_numbered(graph.numbered))
 }
 
 /// Adds the merge task of a replica, and returns the source that reads it.
