@@ -1,5 +1,9 @@
 //! Memory of a thread for an interval: it is drawn item by item, and the next interval uses all of it again.
 
+use crate::transactions::scheme::ahead::requests::prefetch;
+
+/// So many items before it is drawn, an item is prefetched.
+const AHEAD: usize = 8;
 /// So many items are allocated at a time.
 const CHUNK: usize = if cfg!(loom) { 4 } else { 1024 };
 
@@ -22,7 +26,10 @@ impl<T: Default> Arena<T> {
             self.chunks.push((0..CHUNK).map(|_| T::default()).collect());
         }
         self.used += 1;
-        &raw const self.chunks[chunk][place]
+        let item = &raw const self.chunks[chunk][place];
+        // Other threads read the last interval's.
+        prefetch(item.wrapping_add(AHEAD));
+        item
     }
 
     /// Takes back the item that was drawn last.

@@ -9,7 +9,9 @@
 
 use std::ptr::{null, null_mut};
 
+use crate::state::index;
 use crate::threads::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::transactions::scheme::ahead::requests::prefetch;
 use crate::transactions::scheme::tstream::arena::Arena;
 use crate::transactions::scheme::tstream::costs::Costs;
 use crate::transactions::scheme::tstream::decomposition::{IS_DEPENDENT, Operation, Partitioning};
@@ -24,6 +26,12 @@ pub(super) struct Directory(Box<[AtomicPtr<Chain>]>);
 impl Directory {
     pub fn new(layout: &Layout) -> Self {
         Self((0..layout.rows).map(|_| AtomicPtr::new(null_mut())).collect())
+    }
+
+    /// Fetches the entry of a row that an operation is inserted for soon.
+    #[inline(always)]
+    pub fn prefetch(&self, layout: &Layout, name: RowName) {
+        prefetch(&raw const self.0[layout.number(name)]);
     }
 
     /// Ends the chain of a row. No thread inserts, and only the caller walks the chain.
@@ -206,6 +214,16 @@ impl Chain {
     pub unsafe fn after(&self, node: *const Node) -> *const Node {
         // SAFETY: as the caller says.
         unsafe { self.operations.after(node) }
+    }
+
+    /// Fetches the first node, which a thread walks from soon.
+    ///
+    /// # Safety
+    /// It is state access mode.
+    #[inline(always)]
+    pub unsafe fn prefetch(&self) {
+        // SAFETY: as the caller says.
+        index::prefetch(unsafe { self.operations.after(null()) });
     }
 
     /// Lends the last node that was evaluated; null at the start.

@@ -20,6 +20,8 @@ use crate::transactions::scheme::tstream::chains::{Chain, Chains, Insertion};
 use crate::transactions::scheme::tstream::costs::Costs;
 use crate::transactions::scheme::tstream::layout::{Layout, RowName};
 
+/// So many accesses before they are inserted, the entries of their rows are fetched.
+const AHEAD: usize = 16;
 /// Rows per unit of partitioning: neighbours on one cache line are in one partition, or threads would take it from each other.
 const UNIT: u32 = 16;
 
@@ -214,7 +216,12 @@ impl Decomposition {
     /// # Safety
     /// It is compute mode, and no other thread decomposes these events.
     pub unsafe fn decompose(&mut self, accesses: &[Access], into: Insertion, costs: &mut Costs) {
+        let mut at = 0;
         for event in accesses.chunk_by(|a, b| a.event == b.event) {
+            at += event.len();
+            for access in accesses.iter().skip(at + AHEAD).take(event.len()) {
+                into.directory.prefetch(into.layout, RowName::of(access));
+            }
             // SAFETY: as the caller says.
             unsafe {
                 if event[0].waits() {

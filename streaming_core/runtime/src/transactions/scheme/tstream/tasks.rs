@@ -4,9 +4,13 @@
 
 use crate::error::RunError;
 use crate::program::options::Options;
+use crate::state::index;
 use crate::threads::own::Own;
 use crate::transactions::scheme::pool::{Pools, Taking};
 use crate::transactions::scheme::tstream::chains::Chain;
+
+/// So many tasks before a chain is walked, its first node is fetched.
+const AHEAD: usize = 4;
 
 /// A chain of this interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,8 +126,14 @@ impl Iterator for TakenTasks<'_> {
             // SAFETY: as the creator of this guarantees.
             let (task, len) = unsafe {
                 self.lists.with(self.from, |lists| {
-                    let list = &lists[self.pool];
-                    (list.get(number - self.before).copied(), list.len())
+                    let (list, at) = (&lists[self.pool], number - self.before);
+                    if let Some(ahead) = list.get(at + 2 * AHEAD) {
+                        index::prefetch(ahead.0);
+                    }
+                    if let Some(ahead) = list.get(at + AHEAD) {
+                        (*ahead.0).prefetch();
+                    }
+                    (list.get(at).copied(), list.len())
                 })
             };
             if task.is_some() {
@@ -140,16 +150,14 @@ impl Iterator for TakenTasks<'_> {
 mod tests {
     use super::*;
 
-    fn task(partition: usize, chain: usize) -> Task {
-        Task(std::ptr::without_provenance(10 * partition + chain))
-    }
-
     /// Chains by tens of their partition, where partition 0 has three, 1 none, 2 one and 3 two. Threads 1 and 2 made them.
     fn taken(pools: &[usize], stealing: bool, order: &[usize]) -> Vec<Vec<usize>> {
         let tasks = Tasks::of(Pools::of(pools, stealing), 4);
+        let chains: Vec<Chain> = (0..40).map(|_| Chain::default()).collect();
+        let task = |partition: usize, chain: usize| Task(&raw const chains[10 * partition + chain]);
         // SAFETY: there is no other thread.
         unsafe {
-            tasks.add(1, 3, task(9, 9));
+            tasks.add(1, 3, task(3, 9));
             tasks.clear(1, 0);
             for (maker, partition, chain) in [(1, 0, 0), (1, 2, 0), (1, 0, 1), (2, 3, 0), (2, 0, 2), (2, 3, 1)] {
                 tasks.add(maker, partition, task(partition, chain));
@@ -158,7 +166,7 @@ mod tests {
             let mut taken = vec![Vec::new(); 4];
             let mut takers: Vec<_> = (0..4).map(|thread| tasks.take(thread, 0, 7)).collect();
             for &thread in order {
-                taken[thread].extend(takers[thread].next().map(|task| task.0.addr()));
+                taken[thread].extend(takers[thread].next().map(|task| task.0.offset_from_unsigned(chains.as_ptr())));
             }
             assert!(takers.iter_mut().all(|taker| taker.next().is_none()));
             taken
