@@ -14,6 +14,7 @@ executor runs windowed operators.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from streaming_core.bench.papers.stretch import elasticity, joins, switching
 from streaming_core.bench.papers.stretch.vsn import CORES, MEAN, SHARE_NOTHING, SHARED, claim, ways
@@ -22,7 +23,7 @@ from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 
 COMPARISONS = "comparisons_per_s"
 # Applications, their parameters, and their part of the events.
-COUNTED = (("wordcount", {}, 1.0), ("paircount", {"level": "H"}, 0.3))
+COUNTED: tuple[tuple[str, dict[str, Any], float], ...] = (("wordcount", {}, 1.0), ("paircount", {"level": "H"}, 0.3))
 JOIN = {"keys": 1000, "size": 60_001}  # a window of a minute, not of five, fills early in a pass
 
 Sweep = tuple[list[Heat], list[str]]

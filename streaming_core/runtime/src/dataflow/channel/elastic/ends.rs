@@ -1,8 +1,8 @@
 //! The ends of an elastic ScaleGate at tasks: jumbo tuples go in, and batches of rows come out.
 //!
 //! Rows stay in the outlets of their sources. A source releases a slot of its outlet itself when all readers have acknowledged
-//! its watermark, because only the gate knows the readers. A source of a windowed operator adds a control tuple for each epoch
-//! that it comes to, before its first tuple of that epoch (STRETCH, algorithm 5). Readers ignore the second and later ones
+//! its watermark, because only the gate knows the readers. In front of a windowed operator, a source adds a control tuple for
+//! each epoch, before its first tuple of that epoch (STRETCH, algorithm 5). Readers ignore the second and later ones
 //! (algorithm 6).
 //!
 //! The replicas of a windowed operator take all rows. Replicas of other operators, and sinks, pass the rows of others.

@@ -14,8 +14,8 @@
 //!
 //! Readers pass dummy and flush tuples without returning them. Of concurrent calls of one membership operation, one caller
 //! wins. A test-and-set variable for each operation decides. A call returns true only if it has added or removed all
-//! members that were left to add or remove. Only members may call. A source or reader is a member for a *term*, so a former
-//! member that comes late changes nothing, even if others have added it again meanwhile.
+//! members that were left to add or remove. Only members may call. A member is one for a *term*. So a former member that comes
+//! late changes nothing, even if others have added it again meanwhile.
 //!
 //! `vsn_esg` has such a gate in front of each windowed operator (ESG_in) and behind it (ESG_out; section 7, figure 5). The
 //! sources of ESG_out are the replicas that own cells. So a reconfiguration adds and removes sources there

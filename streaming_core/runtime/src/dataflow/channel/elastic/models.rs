@@ -181,7 +181,7 @@ fn loom_sources_hand_over() {
         let mut seen = take(&mut reader).unwrap();
         let won = hand_over(&second);
         let (first, also) = caller.join().unwrap();
-        // A call may fail because the other one is at it. Then nobody has called it since.
+        // A call may fail because the other one is at it. Then no caller has come since.
         let again = hand_over(&second);
         assert_eq!([won.0, also.0, again.0].iter().filter(|&&won| won).count(), 1);
         assert_eq!([won.1, also.1, again.1].iter().filter(|&&won| won).count(), 1);

@@ -1,5 +1,5 @@
-//! The elastic ScaleGate in front of a consumer: of a windowed operator with parallelism `vsn_esg` (ESG_in), and of the
-//! replicas or sinks behind one (ESG_out; STRETCH, section 7, figure 5).
+//! The elastic ScaleGate in front of a consumer, with parallelism `vsn_esg` (STRETCH, section 7, figure 5). Before a windowed
+//! operator it is ESG_in. Before the replicas or sinks behind one it is ESG_out.
 
 use crate::dataflow::channel::elastic::elastic_scale_gate;
 use crate::dataflow::channel::elastic::ends::{Inserter, Taker};

@@ -40,8 +40,8 @@ impl Replica {
         !self.owns.contains(&true) || members.iter().all(|&member| epochs.has_left(member, index))
     }
 
-    /// Goes over to epoch `index`, at its first row, as a reader of ESG_in and as a source of ESG_out; `outputs` has its ends of
-    /// the latter, one for each consumer of its rows.
+    /// Goes over to epoch `index`, at its first row, as a reader of ESG_in and as a source of ESG_out. `outputs` has its ends of
+    /// ESG_out, one for each consumer of its rows.
     ///
     /// # Errors
     /// `Stopped`: a replica of the old epoch has failed. `Engine`: there is no memory.
