@@ -79,7 +79,7 @@ def _channel(app: str, variant: str = PUBLISHED) -> str:
 
 
 @cache
-def _placed(app: str, variant: str, threads: int) -> Placed:
+def _plan(app: str, variant: str, threads: int) -> Placed:
     """Plan with a profile of the first events of the races, measured once per process."""
     loaded = registry.load(app)
     bound = loaded.bind({})
@@ -106,7 +106,7 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
     for app in APPS:
         planned = [
             Pinned(
-                app=app, channel=_channel(app, variant), threads=threads, plan=_placed(app, variant, threads).as_plan()
+                app=app, channel=_channel(app, variant), threads=threads, plan=_plan(app, variant, threads).as_plan()
             )
             for variant in STRATEGIES
         ]
@@ -156,7 +156,7 @@ def _name_variants(rows: list[Row]) -> None:
             continue
         row["variant"] = [*STRATEGIES][seen.setdefault(row["heat"], 0)]
         seen[row["heat"]] += 1
-        predicted = _placed(row["app"], row["variant"], row["threads"]).events_per_s
+        predicted = _plan(row["app"], row["variant"], row["threads"]).events_per_s
         row["predicted_per_s"] = predicted
         row["error"] = abs(row["events_per_s"] - predicted) / row["events_per_s"]
 

@@ -21,19 +21,19 @@ WAYS = {"server_a": (*PLACEMENTS, "rlas_fix_l", "rlas_fix_u"), "server_b": PLACE
 DRAWN = 1000  # random plans
 RANDOM = "best random plan"
 R = "predicted_rows_per_s"
-FOUND, OURS = {"way": "rlas"}, {"way": strategies.DEFAULT}
+PUBLISHED, OURS = {"way": "rlas"}, {"way": strategies.DEFAULT}
 CASES = ("app", "machine")
 
 
 def _over(says: str, source: str, way: str, expects: str = ">", paper: float | None = None) -> Claim:
-    return Claim(says, source, FOUND, OURS, {"way": way}, column=R, by=CASES, expects=expects, paper=paper)
+    return Claim(says, source, PUBLISHED, OURS, {"way": way}, column=R, by=CASES, expects=expects, paper=paper)
 
 
 CLAIMS = (
     Claim(
         "WC reaches 96.4 M words/s on the eight sockets of server A; the model estimates 104.8 M.",
         "section 6.2, table 4; simulated",
-        {**FOUND, "app": "wc", "machine": "server_a"},
+        {**PUBLISHED, "app": "wc", "machine": "server_a"},
         {**OURS, "app": "wc", "machine": "server_a"},
         column=R,
         expects="=",

@@ -349,7 +349,7 @@ def test_planned_ways_have_the_error_of_their_prediction(monkeypatch):
         def __init__(self, app, variant, threads):
             self.events_per_s = {"published": 2e6, "ours": 4e6}[variant]
 
-    monkeypatch.setattr(briskstream, "_placed", Predicted)
+    monkeypatch.setattr(briskstream, "_plan", Predicted)
     rows = [row([2], "fd", executor=name, heat=0) for name in ("pinned", "pinned", "pooled", "morsel")]
     briskstream._name_variants([*rows, loop()])
     assert [one["variant"] for one in rows] == ["published", "ours", "pooled", "morsel"]
