@@ -350,7 +350,7 @@ def test_planned_ways_have_the_error_of_their_prediction(monkeypatch):
             self.events_per_s = {"published": 2e6, "ours": 4e6}[variant]
 
     monkeypatch.setattr(briskstream, "_plan", Predicted)
-    rows = [row([2], "fd", executor=name, heat=0) for name in ("pinned", "pinned", "pooled", "morsel")]
+    rows = [row([2], "fd", executor=name, events_per_s=1e6) for name in ("pinned", "pinned", "pooled", "morsel")]
     briskstream._name_variants([*rows, loop()])
     assert [one["variant"] for one in rows] == ["published", "ours", "pooled", "morsel"]
     errors = [
