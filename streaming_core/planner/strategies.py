@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,6 +42,14 @@ class Task:
     graph: Graph
     machine: Machine
 
+    @cached_property
+    def published(self) -> Scaled:
+        """The plan of the paper's search, whose replicas others take too."""
+        scaled = scaling.attainable(self.graph, self.machine)
+        if scaled is None:
+            raise _no_room(self)
+        return scaled
+
 
 def plan(strategy: str, graph: Graph, machine: Machine) -> Placed:
     """Find a plan. The same input gives the same plan."""
@@ -65,7 +74,7 @@ def balanced(task: Task) -> Placed:
 
 def rlas(task: Task) -> Placed:
     """Run the paper's algorithms: by R, with its bound."""
-    return _from_scaled("rlas", task, _rlas(task), proved=False)
+    return _from_scaled("rlas", task, task.published, proved=False)
 
 
 def rlas_fix_l(task: Task) -> Placed:
@@ -83,7 +92,7 @@ def first_fit(task: Task) -> Placed:
 
     If there is none, relax the violated constraints of the first socket with room, and pack everything anew.
     """
-    replication = _rlas(task).problem
+    replication = task.published.problem
     problem = Compressed(task.graph, task.machine, replication.replicas)
     # The ingress that the replicas sustain without fetching, on evenly loaded sockets.
     nothing = problem.nothing()[:, None, :]
@@ -156,13 +165,6 @@ STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
 }
 
 
-def _rlas(task: Task) -> Scaled:
-    scaled = scaling.attainable(task.graph, task.machine)
-    if scaled is None:
-        raise _no_room(task)
-    return scaled
-
-
 def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
     """Plan for a machine with the same fetch time everywhere; the estimate is for the true machine."""
     n, units = task.machine.sockets, task.machine.units
@@ -183,13 +185,12 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
 
     graph = task.graph.mapped(fixed)
     machine = task.machine.changed(streams=None, rewriting=None, latency=[[0.0] * n for _ in range(n)])
-    scaled = _rlas(replace(task, graph=graph, machine=machine))
-    return _from_scaled(name, task, scaled, proved=False)
+    return _from_scaled(name, task, replace(task, graph=graph, machine=machine).published, proved=False)
 
 
 def _in_turn(task: Task) -> tuple[dict[str, list[int]], float | None]:
     """Return the sockets in turn of the replicas of `rlas`, and its ingress."""
-    problem = _rlas(task).problem
+    problem = task.published.problem
     left = _rooms(task.machine)
     sockets: dict[str, list[int]] = {operator.name: [] for operator in task.graph.operators}
     turn = 0

@@ -2,15 +2,15 @@
 
 import pytest
 
-from streaming_core.bench.papers.briskstream import rlas
+from streaming_core.bench.papers.briskstream import servers
 from streaming_core.run import profile
 
 
 def few_plans(patch: pytest.MonkeyPatch) -> None:
-    """Reduce suite `rlas` to one application and two plans."""
+    """Reduce suite `briskstream` to one small server and few plans."""
     for module, values in (
         (profile, {"EVENTS": 1000}),
-        (rlas, {"DRAWN": 2, "RACED": (("sd", "gate"),), "CANDIDATES": 2, "PILOT_ROUNDS": 1}),
+        (servers, {"DRAWN": 2, "APPS": ("fd",), "WAYS": {"server_b": servers.WAYS["server_a"]}}),
     ):
         for name, value in values.items():
             patch.setattr(module, name, value)

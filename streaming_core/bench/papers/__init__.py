@@ -9,7 +9,6 @@ SUITES = {
     "ordered": "ordered.ordered",
     "viper": "viper.viper",
     "briskstream": "briskstream.briskstream",
-    "rlas": "briskstream.rlas",
     "stretch": "stretch.stretch",
     "scaling": "goals.scaling",
     "engines": "goals.engines",

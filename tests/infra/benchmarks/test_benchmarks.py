@@ -13,7 +13,6 @@ from infra.checkout import ROOT
 from reports import publish
 from reports.charts import benchmark, series
 from streaming_core.bench import suite as suites
-from streaming_core.bench.papers.briskstream import rlas
 from streaming_core.bench.papers.ordered import ordered
 from streaming_core.bench.papers.tstream import evaluation
 from streaming_core.bench.report import VERSION
@@ -245,9 +244,6 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
     suite, measurements = suites.load(name), []
-    # Of plans each experiment that is run is the same of another application, which would have to be measured.
-    others = {app for app, *_ in rlas.PLANNED} - {"sd"}
-    experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
     kinds = ("end_to_end", "processing")
     figures = ("cpu_ns", "energy_nj", *(f"{kind}_{of}_us" for kind in kinds for of in ("mean", "p99")))
     rounds = {name: [98.0, 99.0, 100.0] for name in ("to_loop", "p99_us", *figures)}
@@ -257,7 +253,7 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
     switched |= {f"loaded_{name}": value for name, value in switched.items()}
     switched |= {f"loaded_{name}_{of}_us": 99.0 for name in ("heard", "waited") for of in ("p50", "p99", "max")}
     views = ("gap_max_us", "loaded_gap_max_us", "loaded_near_p99_us")
-    for declared in experiments:
+    for declared in suite.experiments:
         heats, notes = declared.sweep([1, 2])
         rows = [*declared.model()]
         for number, heat in enumerate(heats):

@@ -220,7 +220,6 @@ MEAN, P99 = ("processing_mean_us", "mean processing latency"), ("processing_p99_
 SUITE = Suite(
     "ordered",
     "Ordered stream processing: strategies of a pool of workers",
-    ("pooled",),
     (
         Experiment(
             "queries",

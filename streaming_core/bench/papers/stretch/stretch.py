@@ -138,7 +138,6 @@ def _bars(y: str, title: str, by: str = "app", x: str = "batch") -> Plot:
 SUITE = Suite(
     "stretch",
     "STRETCH: windows over shared state, and their reconfiguration",
-    ("pinned", "channels", "windows", "limits"),
     (
         Experiment(
             "q1",

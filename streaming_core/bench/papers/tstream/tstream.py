@@ -98,7 +98,6 @@ def _latency(counts: list[int]) -> Sweep:
 SUITE = Suite(
     "tstream",
     "TStream: concurrent state access on multicores (ICDE 2020)",
-    ("transactions",),
     (
         Experiment(
             "schemes",

@@ -219,7 +219,6 @@ def _bars(*columns: tuple[str, str]) -> tuple[Plot, ...]:
 SUITE = Suite(
     "viper",
     "Viper: determinism in the channels, or by merge operators",
-    ("pinned", "channels"),
     (
         Experiment(
             "figure-4",
