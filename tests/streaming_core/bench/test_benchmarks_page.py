@@ -13,7 +13,7 @@ from streaming_core.cli import main
 from streaming_core.errors import BadInput
 
 pytestmark = pytest.mark.slow  # its result is a real one, and takes a minute
-ONLY = "three-writes"
+ONLY = "contention"
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def row(way, rates, app="gs", **more):
 def verdicts(name, rows):
     """The case and the verdict of each line of an experiment's claims."""
     result = {"suite": "tstream", "host": {"cores": 2}, "topology": {}}
-    return [(line["case"], line["verdict"]) for line in claim_lines(result, {"name": name, "rows": rows})]
+    return [(line.case, line.verdict) for line in claim_lines(result, {"name": name, "rows": rows})]
 
 
 def test_schemes_are_judged_at_equal_intervals():
@@ -138,6 +138,6 @@ def test_a_quick_run_supports_every_claim(monkeypatch, tmp_path):
     for experiment in results["experiments"]:
         assert {row["result"] for row in experiment["rows"]} <= {"yardstick", "equal", "bound"}
         for line in claim_lines(results, experiment):
-            assert line["published"] or line["ours"], [line[name] for name in TITLES]
+            assert line.published or line.ours, line.cells
         for plot in experiment["plots"]:
             assert any(r.get(plot["y"]) is not None for r in experiment["rows"]), (experiment["name"], plot["y"])
