@@ -61,8 +61,8 @@ const TAKEN_AT_ONCE: usize = 1024;
 const FIXED: usize = 2 << 20;
 /// Bytes of a row, its rank, its key's hash, its origin and whose it is.
 const HELD_PER_ROW: usize = STRIDE + 16 + 8 + 4 + 4 * THREADS;
-/// A slot of `pooled` keeps a buffer before and behind each of two stages.
-const POOLED_BUFFERS: usize = 4;
+/// A slot of `pooled` keeps two buffers before each of two stages, and one for each worker behind it.
+const POOLED_BUFFERS: usize = 2 * (2 + THREADS);
 
 /// Events that `fan` has taken.
 static TAKEN: AtomicI64 = AtomicI64::new(0);
