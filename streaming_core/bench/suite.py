@@ -139,8 +139,6 @@ class Suite:
     Attributes:
         name: The name on the command line.
         title: The title.
-        components: What it measures, as `race/components.py` names it. Windowed operators run in pinned tasks, which
-            exchange rows through channels.
         experiments: The experiments.
         pinned: Whether every thread is bound to a core.
         machine: The machine of the paper, if a note should compare it with this one.
@@ -148,7 +146,6 @@ class Suite:
 
     name: str
     title: str
-    components: tuple[str, ...]
     experiments: tuple[Experiment, ...]
     pinned: bool = False
     machine: str = ""

@@ -224,7 +224,7 @@ class Sample(BaseModel):
     costs: dict[str, int] = Field(
         default_factory=dict,
         description="Times and counts of the scheme's own, summed over threads; times end in `_ns`. Scheme `tstream` "
-        "has the times of planning, decomposition, insertion, rounds, barriers, post-processing and delivery. It "
+        "has the times of planning, insertion, rounds, barriers, post-processing and delivery. It "
         "counts intervals, rounds, operations, chains and dependent chains.",
     )
 

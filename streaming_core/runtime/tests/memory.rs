@@ -50,6 +50,8 @@ const THREADS: usize = 3;
 const BATCH: usize = 4;
 /// Of `pooled`, which has more batches in flight if they are smaller.
 const POOLED_BATCH: usize = 32;
+/// Of `pinned`, whose outlets have more slots for smaller batches.
+const PINNED_BATCH: usize = 32;
 // The numbers of the executors: batches in flight, jumbo tuples in an outlet, and rows that a gate takes at once. These rows
 // come from one source, without those of its last jumbo tuple.
 const WINDOW: usize = 8;
@@ -294,8 +296,8 @@ fn pinned() {
     // Rows of a jumbo tuple: of `fan`, of the consumers of all its replicas, and of the consumers of all of theirs. With
     // `merge_sort` there may be two of those one after the other.
     let taken = |rows: usize| THREADS * (TAKEN_AT_ONCE + rows);
-    let (first, then) = (taken(BATCH * FAN), taken(taken(BATCH * FAN)));
-    let ahead = SLOTS * (THREADS * BATCH + (2 * first + then) / FAN);
+    let (first, then) = (taken(PINNED_BATCH * FAN), taken(taken(PINNED_BATCH * FAN)));
+    let ahead = SLOTS * (THREADS * PINNED_BATCH + (2 * first + then) / FAN);
     let on_the_thread_of_the_sink = [("source", vec![0]), ("fan", vec![0, 1]), ("stop", vec![2]), ("sink", vec![2])];
     for channel in ["gate", "scalegate", "merge_sort", "shared_ring", "pair_queue"] {
         for (program, plan) in
@@ -306,7 +308,8 @@ fn pinned() {
                 let one_sink = (channel == "scalegate").then(|| ("sink", vec![THREADS - 1]));
                 let places = plan.iter().cloned().chain(one_sink);
                 let plan = places.map(|(name, places)| (name.to_string(), places)).collect();
-                check(program(), &Options { channel: Some(channel.into()), plan, ..options("pinned") }, n, ahead);
+                let channel = Some(channel.into());
+                check(program(), &Options { channel, plan, batch: PINNED_BATCH, ..options("pinned") }, n, ahead);
             }
         }
     }

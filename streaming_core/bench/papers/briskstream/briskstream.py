@@ -196,7 +196,6 @@ def _costs(rows: list[Row]) -> Iterator[str]:
 SUITE = Suite(
     "briskstream",
     "BriskStream: pinned replicas, queues per pair, jumbo tuples and planned placement",
-    ("pinned", "channels"),
     (
         Experiment(
             "applications",

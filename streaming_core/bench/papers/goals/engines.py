@@ -110,6 +110,5 @@ def _experiment(app: str) -> Experiment:
 SUITE = Suite(
     "engines",
     "Engines: Lockstep, others, and hand-written loops",
-    ("pooled", "pinned", "channels", "windows", "limits", "engines"),
     tuple(map(_experiment, OURS)),
 )

@@ -140,7 +140,6 @@ def _steps(row: Row) -> str:
 SUITE = Suite(
     "scaling",
     "Scaling: from one thread to all cores",
-    ("transactions", "pooled", "pinned", "channels", "windows", "limits"),
     (
         Experiment(
             "applications",

@@ -12,23 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.bench.race.subject import Subject
-from streaming_core.run.way import CELLS
 
 
-def compared(ts: np.ndarray, is_right: np.ndarray, size: int, is_stored: np.ndarray | None = None) -> np.ndarray:
+def compared(ts: np.ndarray, is_right: np.ndarray, size: int) -> np.ndarray:
     """Return the number of rows with which each row of two streams is compared.
 
     Args:
         ts: The times of the rows, in the order of the rows.
         is_right: Whether a row belongs to the right stream.
         size: The size of the window, in the unit of `ts`.
-        is_stored: Whether a row is stored; None: all rows are.
     """
     counts = np.zeros(len(ts), np.int64)
     for side in (False, True):
         own, other = is_right == side, is_right != side
-        stored = other if is_stored is None else other & is_stored
-        counts[own] = np.cumsum(stored)[own] - np.searchsorted(ts[stored], ts[own] - size, side="right")
+        counts[own] = np.cumsum(other)[own] - np.searchsorted(ts[other], ts[own] - size, side="right")
     return counts
 
 
@@ -62,13 +59,3 @@ def cost(race: Subject) -> tuple[np.ndarray, np.ndarray]:
 def count(race: Subject) -> dict[str, Any]:
     """Return the comparisons of a pass, as a column."""
     return {"comparisons": int(work(race)[1].sum())}
-
-
-def by_replica(race: Subject, replicas: int) -> list[int]:
-    """Return the comparisons of each replica of `scalejoin`, if the replicas own the key cells in turn."""
-    events = pa.concat_tables(race.source.blocks(1 << 20))
-    params = race.app.bind(race.params)
-    ts, is_right = events["ts"].to_numpy(), events["stream"].to_numpy() == 1
-    keys = (np.arange(len(ts)) + 1) % params["keys"]
-    owners = keys % CELLS % replicas
-    return [int(compared(ts, is_right, params["size"], owners == one).sum()) for one in range(replicas)]

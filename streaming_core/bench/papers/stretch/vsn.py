@@ -1,11 +1,36 @@
-"""What the experiments of STRETCH share: the ways of sharing that they compare, and the latencies."""
+"""What the experiments of STRETCH share: the ways that they compare, and the claims on them."""
 
 from __future__ import annotations
 
-from streaming_core.run.way import AXES
+from collections.abc import Iterable
+from typing import Any
 
-OURS, PUBLISHED, SHARE_NOTHING = "vsn", "vsn_esg", "sn"
-# The ways of sharing that this build has. PUBLISHED, on the elastic ScaleGate, joins them once the runtime has it.
-PARALLELISMS = tuple(one for one in (OURS, PUBLISHED, SHARE_NOTHING) if one in AXES["parallelism"])
-SHARED = PARALLELISMS[:-1]
-MEAN, P99 = "end_to_end_mean_us", "end_to_end_p99_us"
+from streaming_core.bench.claims import Claim
+from streaming_core.run.way import DEFAULT_BATCH, Pinned
+
+OURS, PUBLISHED, SHARE_NOTHING = SHARING = "vsn", "vsn_esg", "sn"
+SHARED = (OURS, PUBLISHED)
+BATCHES = (1, DEFAULT_BATCH)  # the paper's: each tuple alone; and ours
+MEAN = "end_to_end_mean_us"
+CORES = 16  # fewer do not show how an operator grows, or a controller that follows the load
+
+
+def ways(
+    app: str, params: dict[str, Any], counts: Iterable[int], parallelisms: tuple[str, ...] = SHARING
+) -> list[Pinned]:
+    """Return each parallelism with each batch, on each number of threads. The first one is the default way."""
+    fields = {"app": app, "params": params}
+    return [
+        Pinned.model_validate(fields | {"threads": count, "parallelism": one, "batch": batch})
+        for count in counts
+        for batch in reversed(BATCHES)
+        for one in parallelisms
+    ]
+
+
+def claim(
+    says: str, source: str, having: dict[str, Any] | None = None, over: dict[str, Any] | None = None, **more: Any
+) -> Claim:
+    """Return a claim on VSN as published and on ours, at the same batch and threads."""
+    published, ours = ({"parallelism": one} | (having or {}) for one in (PUBLISHED, OURS))
+    return Claim(says, source, published, ours, over or {}, **more)

@@ -121,6 +121,16 @@ impl RowBuffer {
         unsafe { std::slice::from_raw_parts(self.inner.emitter.origin, self.len()) }
     }
 
+    /// Says that rows from `from` on come from inputs that are `by` places further on.
+    pub fn shift_origins(&mut self, from: usize, by: usize) {
+        if !self.inner.origins || by == 0 || from >= self.len() {
+            return;
+        }
+        // SAFETY: kernels write `origin` beside each row; the buffer is lent exclusively.
+        let origins = unsafe { std::slice::from_raw_parts_mut(self.inner.emitter.origin, self.len()) };
+        origins[from..].iter_mut().for_each(|origin| *origin += by as u32);
+    }
+
     /// Makes room for `more` rows behind those that are there.
     pub fn reserve(&mut self, more: usize) -> Result<(), RunError> {
         let wanted = self.len() + more;

@@ -57,7 +57,7 @@ impl Idle {
 
     /// For loops that do something else between looks: `pass` waits a little and says whether to go on looking.
     pub fn patience(&self) -> Patience {
-        Patience { strategy: self.strategy, rounds: 0 }
+        Patience::new(self.strategy)
     }
 
     fn sleep(&self, ready: &mut dyn FnMut() -> bool) {
@@ -109,6 +109,10 @@ pub struct Patience {
 }
 
 impl Patience {
+    pub fn new(strategy: Strategy) -> Self {
+        Self { strategy, rounds: 0 }
+    }
+
     /// Waits a little. False: sleep now. Only `Strategy::Park` returns false; a caller that cannot sleep just goes on.
     #[inline]
     pub fn pass(&mut self) -> bool {

@@ -42,9 +42,22 @@ impl Workbench {
         outcome: &Outcome,
     ) -> Result<(), RunError> {
         self.planner.reset();
+        self.plan_more(run, batch, events, outcome)
+    }
+
+    /// Plans further events of a batch.
+    pub(crate) fn plan_more(
+        &mut self,
+        run: &Run,
+        batch: &Batch,
+        events: Range<usize>,
+        outcome: &Outcome,
+    ) -> Result<(), RunError> {
+        let planned = self.planner.accesses().len();
         run.transaction.plan(batch, events, &mut self.planner, outcome)?;
         self.counters.dropped += self.planner.take_dropped();
-        self.counters.time.remote += run.placement.rows(self.planner.accesses().iter().map(|access| access.table));
+        let accesses = &self.planner.accesses()[planned..];
+        self.counters.time.remote += run.placement.rows(accesses.iter().map(|access| access.table));
         Ok(())
     }
 

@@ -15,7 +15,6 @@ MASK = (1 << 32) - 1
 FAR = {"L": 3, "M": 10, "H": 10**9}
 PARAMS = {
     "brisk_wc": {"vocabulary": 5, "invalid_ratio": 0.05},
-    "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
     "matrix": {"d": 2, "r": 1, "keys": 3, "sel": 1.5, "sigma": 0.2},
     "forward": {"copies": 3, "rate": 2_000.0},
     "paircount": {"vocabulary": 3, "advance": 3_000, "size": 7_000, "level": "H"},
@@ -44,17 +43,6 @@ def test_brisk_wc_equals_wc(params):
     assert published.outputs == ours.outputs
     assert published.dropped == ours.dropped
     assert (published.dropped > 0) == ("invalid_ratio" in params)
-
-
-@pytest.mark.parametrize(
-    "params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}, {"input": "linear_road", "segments": 80}]
-)
-def test_tpk_has_the_outputs_of_tp(params):
-    (events, shared), (same_events, keyed) = by_hand.run_generated("tp", params), by_hand.run_generated("tpk", params)
-    assert [event | {"kind": 0} for event in same_events] == events
-    assert keyed.outputs == shared.outputs
-    assert keyed.dropped == shared.dropped == sum(e["seg"] >= keyed.params["segments"] for e in events)
-    assert any(o["toll"] for o in keyed.outputs) == ("vehicles" in params)
 
 
 def test_matrix_multiplies_as_often_as_its_parameters_say():

@@ -12,8 +12,9 @@ from streaming_core.bench.race.race import Race
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run import one_pass
 
-# The ways of the experiment `three-writes`.
-SCHEMES = ("tstream", "lock", "mvlk", "pat", "owners")
+# The ways of the experiment `contention`.
+SCHEMES = ("pat", "tstream", "owners")
+CONTENTION = ("--suite", "tstream", "--only", "contention", "--quick", "--threads", 1, "--repetitions")
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +31,10 @@ def command(command):
 
 @pytest.mark.slow
 def test_a_suite_records_measurements_and_host(command, home):
-    options = ("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 2)
+    options = (*CONTENTION, 2)
     code, shown, _ = command(*options)
     assert code == 0
-    assert "three-writes: " in shown
+    assert "contention: " in shown
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     results = json.loads(path.read_text())
     assert (results["version"], results["suite"], results["quick"]) == (2, "tstream", True)
@@ -48,7 +49,7 @@ def test_a_suite_records_measurements_and_host(command, home):
     [experiment] = results["experiments"]
     assert [row["way"] for row in experiment["rows"]] == ["loop", *SCHEMES]
     assert {row["result"] for row in experiment["rows"]} == {"yardstick", "equal"}
-    assert {row["params"]["length"] for row in experiment["rows"]} == {3}
+    assert {row["params"]["payload"] for row in experiment["rows"]} == {8}
     for row in experiment["rows"]:
         assert (row["heat"], row["events"], row["runs"], len(row["rates"])) == (0, 2000, 1, 2)
         assert row["events_per_s_range"] == sorted(row["rates"])
@@ -56,7 +57,7 @@ def test_a_suite_records_measurements_and_host(command, home):
             assert row[f"{column}_range"] == sorted(row["rounds"][column])
             assert row[f"{column}_range"][0] <= row[column] <= row[f"{column}_range"][1]
     code, shown, _ = command(*options, "--json")
-    assert json.loads(shown)["experiments"][0]["name"] == "three-writes"
+    assert json.loads(shown)["experiments"][0]["name"] == "contention"
 
 
 @pytest.mark.slow
@@ -65,25 +66,26 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
 
     def broken(spec, *args, **options):
         sample, state, binding = truth(spec, *args, **options)
-        if spec.scheme == "mvlk":
+        if spec.scheme == "tstream":
             sample = sample.model_copy(update={"digest": "2000:0000000000000000"})
         if spec.scheme == "pat":
-            values = state["items"]["value"].to_numpy().copy()
+            speeds = state["speeds"]
+            name = next(name for name in speeds.column_names if pa.types.is_floating(speeds.schema.field(name).type))
+            values = speeds[name].to_numpy().copy()
             values[7] += 1
-            column = state["items"].column_names.index("value")
-            changed = state["items"].set_column(column, state["items"].schema.field(column), pa.array(values))
-            state = state | {"items": changed}
+            at = speeds.column_names.index(name)
+            state = state | {"speeds": speeds.set_column(at, speeds.schema.field(name), pa.array(values))}
         if spec.scheme == "owners":
             sample = sample.model_copy(update={"in_order": False})
         return sample, state, binding
 
     monkeypatch.setattr(one_pass, "run", broken)
-    code, _, err = command("--suite", "tstream", "--only", "three-writes", "--quick", "--repetitions", 1)
+    code, _, err = command(*CONTENTION, 1)
     assert code == 1
-    assert err == "streaming-core: 3 results differ from the result of the compiled loop; the first is gs mvlk\n"
+    assert err == "streaming-core: 3 results differ from the result of the compiled loop; the first is tp pat\n"
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     rows = json.loads(path.read_text())["experiments"][0]["rows"]
-    assert [row["way"] for row in rows if row["result"] == "different"] == ["mvlk", "pat", "owners"]
+    assert [row["way"] for row in rows if row["result"] == "different"] == [*SCHEMES]
 
 
 @pytest.mark.slow
@@ -91,24 +93,23 @@ def test_an_interrupted_suite_keeps_its_measurements(command, home, monkeypatch)
     truth = Race.run
 
     def interrupted(race, ways, *args, **options):
-        if race.app.name == "tpk":
+        if any(way.scheme == "lock" for way in ways):
             raise RunFailed("stopped by SIGTERM")
         return truth(race, ways, *args, **options)
 
     monkeypatch.setattr(Race, "run", interrupted)
-    chosen = ("--only", "three-writes", "--only", "keyed")
-    code, _, err = command("--suite", "tstream", *chosen, "--quick", "--repetitions", 1)
+    code, _, err = command(*CONTENTION, 1, "--only", "latency")
     assert (code, err) == (1, "streaming-core: stopped by SIGTERM\n")
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
-    assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["three-writes"]
+    assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["contention"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--suite", "nope"), ["unknown suite 'nope'", "tstream"]),
-        (("--suite", "tstream", "--only", "nope"), ["unknown experiment 'nope'", "schemes", "skew"]),
-        (("--only", "skew"), ["--suite"]),
+        (("--suite", "tstream", "--only", "nope"), ["unknown experiment 'nope'", "schemes", "latency"]),
+        (("--only", "latency"), ["--suite"]),
         (("gs", "--suite", "tstream"), ["applications"]),
         (("--suite", "tstream", "--threads", "0"), ["threads"]),
         (("--suite", "tstream", "--repetitions", "0"), ["repetitions"]),

@@ -15,7 +15,7 @@ from streaming_core.bench import report, suite
 from streaming_core.bench.papers.briskstream import briskstream
 from streaming_core.bench.papers.ordered import ordered
 from streaming_core.bench.papers.stretch import elasticity, joins, stretch, switching
-from streaming_core.bench.papers.stretch.vsn import PARALLELISMS, SHARED
+from streaming_core.bench.papers.stretch.vsn import SHARED, SHARING
 from streaming_core.bench.papers.viper import viper
 from streaming_core.bench.race import open_loop
 from streaming_core.bench.race.open_loop import own_rates, rates_of_phases
@@ -35,7 +35,7 @@ from tests.support.plans import few_plans
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
 # One experiment of each paper: compilation takes long.
-ONE = {"ordered": "figure-9", "viper": "figure-4", "briskstream": "jumbo_tuples", "stretch": "q4-states"}
+ONE = {"ordered": "skew", "viper": "figure-4", "briskstream": "jumbo_tuples", "stretch": "q4-states"}
 QUICK = list(ONE.items())
 
 
@@ -64,26 +64,19 @@ def races(tmp_path_factory):
 def quick(monkeypatch, races):
     """Reduce the suites to few workloads of few events, because each needs compilation."""
     for name, values in (
-        ("QUERIES", ("q15",)), ("SWEPT", "q15"), ("SIGMAS", (0.1,)), ("COSTS", (10,)), ("LIGHT", (1,)),
-        ("SELECTIVITIES", (1,)),
+        ("QUERIES", ("q15",)), ("BY_HEURISTIC", ("q15",)), ("DELAYED", "q15"), ("COSTS", (10,)),
     ):  # fmt: skip
         monkeypatch.setattr(ordered, name, values)
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # one multiplication for any requested cost
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
-    monkeypatch.setattr(viper, "COUNTS", (1, 2))
     for name in ("APPS", "JUMBO_APPS"):
         monkeypatch.setattr(briskstream, name, ("sd",))
-    for name, values in (
-        ("LEVELS", ("L",)), ("JOIN", {"keys": 8}),
-    ):  # fmt: skip
+    for name, values in (("COUNTED", (("wordcount", {}, 1.0),)), ("JOIN", {"keys": 8})):
         monkeypatch.setattr(stretch, name, values)
     for name, values in (("HEDGE", {"keys": 8}), ("PHASES", elasticity.PHASES | {"keys": 8})):
         monkeypatch.setattr(elasticity, name, values)
-    for name, values in (
-        ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
-        ("LOADS", (0.5,)), ("BETWEEN", 5),
-    ):  # fmt: skip
+    for name, values in (("JOIN", {"keys": 8}), ("WORDS", (100,))):
         monkeypatch.setattr(switching, name, values)
     few_plans(monkeypatch)
     monkeypatch.setattr(suite, "Race", races)
@@ -105,19 +98,16 @@ def check(outcome, declared):
     assert all(row["result"] == "equal" for row in outcome["rows"] if row["way"] == "hand-written")
     # A hand-written loop has a rate and nothing else.
     rows, loads = [row for row in outcome["rows"] if row["way"] != "hand-written"], declared.loads
-    # The memory experiment runs no race.
     if declared.name == "servers":  # a simulation
         assert {row["result"] for row in rows} == {"simulated"}
         return
-    assert {row["result"] for row in rows} == {"equal"} | ({"yardstick"} if declared.name != "memory" else set())
+    assert {row["result"] for row in rows} == {"equal", "yardstick"}
     assert all(row["cpu_ns"] > 0 for row in rows)
     for plot in outcome["plots"]:
         if plot["x"] == "at_s":  # a short pass has no instants
             continue
         drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
-        # Only passes with a switch have a time of a switch.
-        still = "no" if "switch" in plot["y"] else None
-        ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
+        ways = [row for row in rows if row["way"] != "loop"]
         # Energy is the only figure that a machine can lack.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
         if plot["kind"] == "line":
@@ -164,37 +154,25 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     for name, experiment in QUICK:
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
         assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
-    queries = {"q1", "q2", "q3", "q4", "q15"}
-    tuples = {"ct", "lp", "et", "qst"}
-    chosen_ways = {(s.app, s.heuristic, s.queue, s.batch, s.threads) for _, s in ways("ordered", "figure-8")}
-    assert chosen_ways == {
-        *((q, h, "hybrid", 1, most) for q in queries for h in tuples),
-        *((q, "affinity", "lanes", 256, most) for q in queries),
+    queries = {"q1", "q2", "q3", "q4"}
+    pooled = [s for _, s in ways("ordered", "queries") if s.executor == "pooled"]
+    assert {s.threads for _, s in ways("ordered", "queries")} == {most}
+    # Published and ours race on the same batches: one tuple, and our size.
+    assert {(s.app, s.queue, s.batch) for s in pooled if s.heuristic in {"ct", "affinity"}} == {
+        (q, queue, batch) for q in queries for queue in ("hybrid", "partitioned", "lanes") for batch in (1, 256)
     }
-    swept = {(s.app, s.heuristic, s.threads) for _, s in ways("ordered", "figure-8-threads")}
-    assert swept == {(q, h, t) for q in queries for h in ("ct", "affinity") for t in {*counts, 2 * most, 4 * most}}
-    skew = {(h.params["sigma"], s.queue, s.partitioning, s.threads, s.batch) for h, s in ways("ordered", "figure-9")}
-    kinds = (("lanes", None), ("hybrid", "range"), ("partitioned", "range"))
-    assert skew == {(sigma, *kind, t, 1) for sigma in (1, 0.1, 0.03) for kind in kinds for t in {1, most}}
-    assert {h.params["r_keyed"] for h, _ in ways("ordered", "figure-10")} == {1000, 10_000, 100_000, 1_000_000}
-    for name in ("figure-10", "figure-11", "figure-12", "figure-13", "figure-14"):
-        # All ways have batches of one tuple, and so one tuple per call of a kernel.
+    assert {(s.app, s.heuristic) for s in pooled if s.heuristic in {"lp", "et", "qst"}} == {
+        (q, h) for q in ("q1", "q3") for h in ("lp", "et", "qst")
+    }
+    # The fastest of all executors comes from the same heat.
+    others = [s for _, s in ways("ordered", "queries") if s.executor != "pooled"]
+    assert {(s.app, s.executor) for s in others} == {(q, e) for q in queries for e in ("pinned", "morsel")}
+    assert {(s.queue, s.partitioning) for _, s in ways("ordered", "skew")} == {
+        ("hybrid", "range"), ("partitioned", "range")
+    }  # fmt: skip
+    assert {h.params["r_keyed"] for h, _ in ways("ordered", "costs")} == {1000, 10_000}
+    for name in ("latencies", "skew", "costs", "selectivity"):
         assert {s.batch for _, s in ways("ordered", name)} == {1}
-    assert {(s.app, s.queue) for _, s in ways("ordered", "figure-11")} == {
-        (q, queue) for q in queries for queue in ("lanes", "hybrid", "partitioned")
-    }
-    light = {(s.heuristic, s.reorder, s.threads) for _, s in ways("ordered", "figure-12")}
-    buffers = (("ct", "non_blocking"), ("ct", "lock"), ("affinity", "non_blocking"))
-    assert light == {(*buffer, t) for buffer in buffers for t in {*counts, 4 * most}}
-    assert {h.params["sel"] for h, _ in ways("ordered", "figure-13")} == {1.0, 50.0}
-    assert {(s.app, s.heuristic, s.reorder) for _, s in ways("ordered", "figure-14")} == {
-        (q, *buffer) for q in queries for buffer in buffers
-    }
-    for name, option in (("partitions", "partitions"), ("slice", "slice"), ("window", "throughput_window")):
-        settings = [getattr(s, option) for _, s in ways("ordered", name)]
-        assert len(set(settings)) == len(settings) > 2
-    cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "figure-4")}
-    assert len(cells) == 2 * 4 * 4 * 3
     jumbo = {(s.app, s.channel, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     channels = ("pair_queue", "gate")
     assert jumbo == set(itertools.product(("brisk_wc", "sd"), channels, (1, 256)))
@@ -206,53 +184,48 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     assert len({(s.batch, s.threads) for _, s in ways("briskstream", "applications")}) == 1
     placed = [{t for places in s.plan.values() for t in places} for _, s in ways("briskstream", "operators") if s.plan]
     assert placed == ([{0}, {0, 1}] if most > 1 else [{0}]) * 2
-    counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
-    kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
-    assert counted == {(*kind, count, shared) for kind in kinds for count in counts for shared in PARALLELISMS}
-    states = heats("stretch", "q4-states")
-    each = [(one, kind) for one in SHARED for kind in (None, "halves", "swaps")]
-    each += [("sn", None), ("sn", "swaps")]
-    for heat in states:
-        kinds = [one and one.kind for one in heat.requests]
-        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, kinds, strict=True)] == each
-    assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
-    for name, app in (("q2", "forward"), ("q3", "scalejoin")):
-        shared = [(s.app, s.threads, s.parallelism) for _, s in ways("stretch", name)]
-        assert shared == [(app, count, one) for count in counts for one in PARALLELISMS]
+    # Each parallelism runs in each batch, on the same threads.
+    counted = [(s.app, s.params.get("level"), s.threads, s.batch, s.parallelism) for _, s in ways("stretch", "q1")]
+    cells = list(itertools.product((256, 1), SHARING))
+    assert counted == [(*kind, most, *cell) for kind in (("wordcount", None), ("paircount", "H")) for cell in cells]
+    forwarded = [(s.threads, s.batch, s.parallelism) for _, s in ways("stretch", "q2")]
+    assert forwarded == [(most, *cell) for cell in cells]
+    joined = [(s.threads, s.batch, s.parallelism) for _, s in ways("stretch", "q3")]
+    assert joined == list(itertools.product(counts, (256, 1), SHARED))
     [join] = heats("stretch", "q3")
     assert join.handwritten == tuple(counts)
+    [switched], states = heats("stretch", "q4"), heats("stretch", "q4-states")
+    assert len(states) == len(switching.WORDS)
+    for heat in (switched, *states):
+        cells = itertools.product((1, 256), SHARED) if heat is switched else itertools.product((256,), SHARING)
+        kinds = [one and one.kind for one in heat.requests]
+        each = [(way.batch, way.parallelism, kind) for way, kind in zip(heat.ways, kinds, strict=True)]
+        assert each == [(*cell, "halves") for cell in cells]
+        for spec, request in zip(heat.ways, heat.requests, strict=True):
+            spec.check(registry.load(spec.app))
+            assert spec.threads == most
+            assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
     for name, app in (("q5", "scalejoin"), ("q6", "hedge")):
-        controlled = [(s.app, s.threads, s.controller) for _, s in ways("stretch", name)]
-        each = [(app, max(2, most), controller) for controller in ("none", "threshold", "model")]
-        assert controlled == each * len(SHARED)
-    replicas = [len(s.plan["from_left"]) for _, s in ways("stretch", "balance")]
-    assert replicas == [2, 3, 36]
-    batches = {s.batch for _, s in ways("stretch", "q4-batches")}
-    assert batches == {1, 16, 256}
-    # All other experiments have the default batch size.
-    others = [one.name for one in stretch.SUITE.experiments if one.name != "q4-batches"]
-    assert {s.batch for name in others for _, s in ways("stretch", name)} == {256}
-    kinds = [one and one.kind for heat in heats("stretch", "q4") for one in heat.requests]
-    assert kinds == [None, "halves", "swaps", "between"] * len(SHARED)
-    for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
-        for heat in heats("stretch", name):
-            assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
-            for spec, request in zip(heat.ways, heat.requests, strict=True):
-                spec.check(registry.load(spec.app))
-                assert spec.threads == most or name == "q4-replicas"
-                if request:
-                    assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
+        controlled = [(s.app, s.threads, s.controller, s.parallelism) for _, s in ways("stretch", name)]
+        assert controlled == [(app, max(2, most), "threshold", one) for one in ("vsn_esg", "vsn")]
 
 
-@pytest.mark.parametrize(("name", "batches"), [("figure-4", {1, 256}), ("figure-4-latency", {1}), ("batch", {256})])
-def test_each_task_of_viper_has_its_own_thread(name, batches):
+@pytest.mark.parametrize(("name", "batch"), [("figure-4", 1), ("batch", 256)])
+def test_viper_compares_layers_at_one_batch_size(name, batch):
     heats, _ = chosen("viper", name).sweep([1, 2])
-    ways = [way for heat in heats for way in heat.ways]
-    for way in ways:
-        assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
-        assert len(way.plan["sink"]) == len(way.plan[way.app])
-    assert {way.batch for way in ways} == batches
-    assert {way.batch for way in ways if way.channel != "gate"} == {min(batches)}
+    for heat in heats:
+        layers = [way for way in heat.ways if way.option("plan")]
+        for way in layers:
+            # Each task has its own thread.
+            assert sorted(itertools.chain(*way.plan.values())) == list(range(way.threads))
+            assert len(way.plan["sink"]) == len(way.plan[way.app])
+        assert {way.batch for way in layers} == {batch}
+        merged = {way.threads for way in layers if way.channel == viper.BASELINE}
+        for other in (viper.PUBLISHED, viper.OURS):
+            assert merged <= {way.threads for way in layers if way.channel == other}
+        for threads in merged:
+            best = {way.executor for way in heat.ways if way.threads == threads and not way.option("plan")}
+            assert best == {"pinned", "pooled", "morsel"}
 
 
 def test_viper_counts_merge_operators():
@@ -294,17 +267,17 @@ def verdicts(suite_name, experiment, rows):
     """The case, both figures and the verdict of each line of an experiment's claims."""
     result = {"suite": suite_name, "host": {"cores": 2}, "topology": {}}
     lines = report.claim_lines(result, {"name": experiment, "rows": rows})
-    return [tuple(line[name] for name in ("case", "published", "ours", "verdict")) for line in lines]
+    return [tuple(line.cells[name] for name in ("case", "published", "ours", "verdict")) for line in lines]
 
 
 def test_claims_on_heuristics_are_judged_in_the_same_rounds():
     # The machine was half as fast in the second round.
     lp, qst = ({"heuristic": name, "way": f"{name}-hybrid"} for name in ("lp", "qst"))
-    rows = [loop(), row([2, 4, 2], **PUBLISHED), row([1, 2, 1], batch=256)]
+    rows = [loop(), row([2, 4, 2], **PUBLISHED), row([1, 2, 1], batch=1)]
     rows += [row([4, 8, 4], **PUBLISHED | lp), row([8, 16, 8], **PUBLISHED | qst)]
     for one in rows:
         one["events_per_s"] = one["rates"][0]
-    slower, as_fast, *_ = verdicts("ordered", "figure-8", rows)
+    *_, slower, as_fast = verdicts("ordered", "queries", rows)
     assert slower == ("q1", "4 (4 to 4) times", "8 (8 to 8) times", "reproduced")
     assert as_fast == ("q1", "2 (2 to 2) times", "4 (4 to 4) times", "reproduced")
 
@@ -319,22 +292,9 @@ def test_latencies_are_relative_to_the_operators_cost(monkeypatch):
         rows.append(row([1, 1], "matrix", params={"r_keyed": 10}, **way, **more))
     ordered._latency_to_cost(rows)
     assert [one.get("latency_to_cost") for one in rows] == [None, 2.0, 8.0]
-    close, higher = verdicts("ordered", "figure-10", rows)
+    close, higher = verdicts("ordered", "costs", rows)
     assert close == ("10 us", "2", "", "weaker")
     assert higher == ("10 us", "0.25 (0.25 to 0.25) times", "", "reproduced")
-
-
-def test_the_cost_of_a_tuple_sums_the_time_of_all_workers(monkeypatch):
-    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-6)
-    monkeypatch.setattr(ordered, "LIGHT", (10,))
-    rates = {"events_per_s": 4e5, "events_per_s_range": [2e5, 5e5], "rounds": {}}
-    rows = [
-        row([2.5e-6] * 3, "matrix", params={"r": 10}, **PUBLISHED, **rates) | {"threads": threads, "rounds": {}}
-        for threads in (1, 2, 8)
-    ]
-    ordered._light_columns(rows)
-    assert [one["worker_us"] for one in rows] == [2.5, 5.0, 20.0]
-    assert rows[1]["worker_us_range"] == [4.0, 10.0]
 
 
 def test_conclusions_state_the_cost_of_a_remote_producer():
@@ -371,9 +331,6 @@ def test_comparisons_count_rows_in_the_window(seed):
     ts, is_right = np.sort(draws.integers(0, 40, n)), draws.random(n) < 0.4
     naive = sum(is_right[i] != is_right[j] and ts[i] - ts[j] < size for i in range(n) for j in range(i))
     assert joins.compared(ts, is_right, size).sum() == naive
-    # Each row is stored by one of the replicas.
-    owners = draws.integers(0, 3, n)
-    assert sum(joins.compared(ts, is_right, size, owners == one).sum() for one in range(3)) == naive
 
 
 @pytest.mark.slow
@@ -381,7 +338,6 @@ def test_counted_comparisons_equal_those_of_the_operators(races):
     # In a domain of one value every comparison matches.
     race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
     assert joins.count(race) == {"comparisons": race.outputs().num_rows}
-    assert sum(joins.by_replica(race, 3)) == race.outputs().num_rows
     assert len(joins.work(race)[0]) == len(joins.cost(race)[1]) == 400
     race = races("hedge", {"keys": 8, "invalid_ratio": 0.2}, 300)
     [events] = race.source.blocks(1 << 20)
@@ -398,44 +354,47 @@ def test_counted_comparisons_equal_those_of_the_operators(races):
     assert joins.count(race) == {"comparisons": comparisons}
 
 
-def test_the_gain_of_sharing_is_measured_at_equal_threads():
+def test_the_gain_of_sharing_is_measured_at_equal_batches():
     def counted(seconds, result="equal", **more):
         return row(seconds, "wordcount", result, events_per_s=1 / seconds[0], **more)
 
     rows = [
-        *(counted([1, 2], threads=threads, parallelism="vsn") for threads in (1, 2)),
-        counted([3, 4], threads=1, parallelism="sn"),
-        counted([1, 1], "different", threads=2, parallelism="sn"),
+        *(counted([1, 2], batch=batch, parallelism="vsn_esg") for batch in (1, 256)),
+        counted([3, 4], batch=1, parallelism="sn"),
+        counted([1, 1], "different", batch=256, parallelism="sn"),
     ]
     stretch._name_charts(rows)
-    one, two, *_ = verdicts("stretch", "q1", rows)
-    assert one == ("wordcount, threads 1", "", "2.5 (2 to 3) times", ""), "no row is of the published way"
-    assert two[:2] == ("wordcount, threads 2", ""), "a wrong result is no result"
-    assert "times" not in two[2]
+    one, many = verdicts("stretch", "q1", rows)
+    assert one == ("wordcount, batch 1", "2.5 (2 to 3) times", "", "reproduced")
+    assert many[0] == "wordcount, batch 256"
+    assert "times" not in many[1], "a wrong result is no result"
 
 
 def test_joins_are_compared_with_the_sequential_and_the_ad_hoc_join():
     rates = {threads: {"rates": [threads, threads], "events_per_s": threads} for threads in (1, 2)}
-    rows = [row([1, 1], "scalejoin", threads=n, parallelism="vsn_esg") | rates[n] for n in rates]
-    rows += [row([1, 1], "scalejoin", way="hand-written", threads=n) | rates[n] for n in rates]
+    rows = [row([1, 1], "scalejoin", threads=n, batch=1, parallelism="vsn_esg") | rates[n] for n in rates]
+    # A hand-written loop has a rate and no options.
+    for n in rates:
+        byhand = row([1, 1], "scalejoin", way="hand-written", threads=n) | rates[n]
+        rows.append({name: known for name, known in byhand.items() if name not in ("batch", "parallelism")})
     for one in rows:
         one |= {"comparisons": 600, "events": 30, "rounds": {}, "events_per_s_range": [1.0, 2.0]}
     stretch._per_second(rows)
     assert [one["comparisons_per_s"] for one in rows] == [20, 40, 20, 40]
-    assert verdicts("stretch", "q3", rows)[:3] == [
-        ("scalejoin, threads 1", "no difference seen (1 to 1)", "", "reproduced"),
-        ("scalejoin, threads 2", "no difference seen (1 to 1)", "", "reproduced"),
-        ("scalejoin, threads 2", "2 (2 to 2) times", "", "reproduced"),
+    assert verdicts("stretch", "q3", rows) == [
+        ("threads 1, batch 1", "no difference seen (1 to 1)", "", "reproduced"),
+        ("threads 2, batch 1", "no difference seen (1 to 1)", "", "reproduced"),
+        ("batch 1", "2 (2 to 2) times", "", "not testable here: needs 16 cores"),
     ]
 
 
-def test_columns_of_a_changed_load_come_from_its_phases():
+def test_columns_of_a_changed_load_come_from_its_passes():
     phases = [{"offered_per_s": offered, "delivered_per_s": 100.0} for offered in (100.0, 200.0)]
     changes = [{"by": "threshold", "us": 40.0}, {"by": "threshold", "us": 90.0}, {"by": "schedule", "us": 1000.0}]
     way = {"parallelism": "vsn", "controller": "threshold", "heat": 0}
     rows = [row([1], phases=phases, changes=changes, **way), loop(heat=0)]
     elasticity._provisioned(rows)
-    assert (rows[0]["sustained"], rows[0]["change_us"], rows[0]["change"]) == (0.5, 90.0, "70 % to 120 %")
+    assert (rows[0]["change_us"], rows[0]["change"]) == (90.0, "70 % to 120 %")
     assert [one["name"] for one in rows] == ["vsn, controller threshold, 2 threads", "loop"]
 
 
@@ -556,12 +515,7 @@ def test_controller_observations_are_plotted_and_passes_are_listed(quick):
     listed = report.passes(outcome["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
-        *(
-            (f"gate{controller}{shared}", number)
-            for shared in ("", "-vsn_esg")
-            for controller in ("", "-threshold", "-model")
-            for number in (0, 1)
-        ),
+        *((f"gate-threshold{shared}", number) for shared in ("-vsn_esg", "") for number in (0, 1)),
     ]
     assert all(row["end_to_end_mean_us"] > 0 for row in listed[1:])
     assert all(row["result"] in ("equal", "yardstick") for row in outcome["rows"])

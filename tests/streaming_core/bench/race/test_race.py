@@ -43,7 +43,7 @@ def test_tstream_states_the_costs_of_its_parts():
     race = Race("sl", {}, 4000)
     _, row = race.run([Transactional(app="sl", scheme="tstream", threads=2, punctuation=1000)], 1)
     costs = row["costs"]
-    times = ["planning", "decomposition", "insertion", "rounds", "barriers", "post_processing", "delivery"]
+    times = ["planning", "insertion", "rounds", "barriers", "post_processing", "delivery"]
     counts = ["operations", "chains", "dependent_chains", "rounds"]
     assert set(costs) == {*times, *(f"{name}_per_interval" for name in counts)}
     assert all(costs[name] > 0 for name in times)

@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::elastic::ends::Taker;
 use crate::dataflow::channel::gate::Gate;
+use crate::dataflow::channel::merge_sort::MergeSort;
 use crate::dataflow::channel::outlet::Outlet;
 use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::Reader;
@@ -13,6 +14,7 @@ use crate::rows::block::Text;
 pub enum Inlet {
     Gate(Gate),
     ScaleGate(Reader),
+    MergeSort(MergeSort),
     Elastic(Taker),
     Results(Results),
 }
@@ -23,6 +25,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.outlets(),
             Self::ScaleGate(reader) => reader.outlets(),
+            Self::MergeSort(merger) => merger.outlets(),
             Self::Elastic(taker) => taker.outlets(),
             Self::Results(results) => results.outlets(),
         }
@@ -33,6 +36,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.begin(),
             Self::ScaleGate(reader) => reader.begin(),
+            Self::MergeSort(merger) => merger.begin(),
             Self::Elastic(taker) => taker.begin(),
             Self::Results(results) => results.begin(),
         }
@@ -43,6 +47,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.has_news(outlets),
             Self::ScaleGate(reader) => reader.has_news(),
+            Self::MergeSort(merger) => merger.has_news(outlets),
             Self::Elastic(taker) => taker.has_news(),
             Self::Results(results) => results.has_news(outlets),
         }
@@ -58,6 +63,7 @@ impl Inlet {
             match self {
                 Self::Gate(gate) => gate.take(outlets, text, taken),
                 Self::ScaleGate(reader) => reader.take(text, taken),
+                Self::MergeSort(merger) => merger.take(outlets, text, taken),
                 Self::Elastic(taker) => taker.take(text, taken),
                 Self::Results(results) => Ok(results.take(outlets, taken)),
             }
@@ -69,6 +75,7 @@ impl Inlet {
         match self {
             Self::Gate(gate) => gate.release(outlets),
             Self::ScaleGate(reader) => reader.release(outlets),
+            Self::MergeSort(merger) => merger.release(outlets),
             Self::Elastic(taker) => taker.release(),
             Self::Results(results) => results.release(outlets),
         }

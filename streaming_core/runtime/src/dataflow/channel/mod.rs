@@ -3,6 +3,7 @@
 pub mod elastic;
 pub mod gate;
 pub mod inlet;
+pub mod merge_sort;
 pub mod outlet;
 pub mod rank;
 pub mod refill;

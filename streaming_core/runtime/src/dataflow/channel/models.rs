@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
+use crate::dataflow::channel::merge_sort::MergeSort;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::scale_gate::{Feed, scale_gate};
 use crate::dataflow::channel::taken::Taken;
@@ -25,6 +26,9 @@ enum By {
     /// Without order.
     Turn,
     ScaleGate,
+    /// A ScaleGate with a watermark behind every other batch.
+    SeldomWatermarks,
+    MergeSort,
 }
 
 /// Sources, each of a stream of its own, and inlets that read them all.
@@ -104,8 +108,12 @@ impl Scene {
         self.cross();
         outlet.publish();
         for feed in &mut ends.feeds {
-            // SAFETY: that is what was published last.
-            unsafe { feed.add(outlet.latest()) };
+            // SAFETY: that is what was published last, and a watermark follows in time.
+            unsafe { feed.add(outlet) };
+            if plan.by == By::ScaleGate || number % 2 == 1 || number + 1 == puts.len() {
+                // SAFETY: as above.
+                unsafe { feed.add_watermark(outlet) };
+            }
         }
         self.bells.ring(&[(&self.readers, INPUT)]);
         true
@@ -141,12 +149,14 @@ impl Reader {
     fn new(plan: &Script, number: usize, ends: &mut [Ends]) -> Self {
         let source = |outlet| Source::new(outlet, number, outlet as u64, None);
         let sources = (0..plan.puts.len()).map(source).collect();
-        let inlet = if plan.by == By::ScaleGate {
-            let (feeds, reader) = scale_gate(sources, plan.slots, false);
-            ends.iter_mut().zip(feeds).for_each(|(ends, feed)| ends.feeds.push(feed));
-            Inlet::ScaleGate(reader)
-        } else {
-            Inlet::Gate(Gate::new(sources, plan.by == By::Gate, false, false))
+        let inlet = match plan.by {
+            By::ScaleGate | By::SeldomWatermarks => {
+                let (feeds, reader) = scale_gate(sources, false);
+                ends.iter_mut().zip(feeds).for_each(|(ends, feed)| ends.feeds.push(feed));
+                Inlet::ScaleGate(reader)
+            }
+            By::MergeSort => Inlet::MergeSort(MergeSort::new(sources, false)),
+            By::Gate | By::Turn => Inlet::Gate(Gate::new(sources, plan.by == By::Gate, false, false)),
         };
         Self { number, inlet, taken: Taken::new(16), seen: Vec::new() }
     }
@@ -334,6 +344,36 @@ fn loom_two_sources_share_the_sorting() {
             to_all: true,
             slots: 1,
             by: By::ScaleGate,
+        },
+    );
+}
+
+/// A watermark behind every other batch: rows become ready without one, and slots are given back by twos.
+#[test]
+fn loom_watermarks_are_periodic() {
+    everybody(
+        2,
+        &Script {
+            puts: &[&[(&[0], 0), (&[2], 2), (&[4], 4)], &[(&[1], 1), (&[3], 4)]],
+            readers: 1,
+            to_all: true,
+            slots: 2,
+            by: By::SeldomWatermarks,
+        },
+    );
+}
+
+/// The same by a merge operator.
+#[test]
+fn loom_two_sources_are_merged_by_an_operator() {
+    everybody(
+        2,
+        &Script {
+            puts: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
+            readers: 1,
+            to_all: true,
+            slots: 1,
+            by: By::MergeSort,
         },
     );
 }

@@ -283,19 +283,25 @@ impl Outlet {
         self.slot(number).with(|jumbo| unsafe { &*jumbo })
     }
 
-    /// The number of jumbo tuples that `reader` has released. For that reader.
+    /// The number of jumbo tuples that `reader` has released. For the writer.
     #[inline]
-    pub fn released(&self, reader: usize) -> u64 {
-        // ORDERING: Relaxed; only the reader writes its cursor.
-        self.cursors[reader].load(Ordering::Relaxed)
+    pub fn acknowledged(&self, reader: usize) -> u64 {
+        // ORDERING: Acquire; the reader is done with what it has released.
+        self.cursors[reader].load(Ordering::Acquire)
     }
 
     /// Releases the earliest jumbo tuple. For `reader`.
     #[inline]
     pub fn release(&self, reader: usize) {
-        // ORDERING: Relaxed load, written by this thread; Release: what was read has been read.
-        let next = self.cursors[reader].load(Ordering::Relaxed) + 1;
-        self.cursors[reader].store(next, Ordering::Release);
+        // ORDERING: Relaxed; only the reader writes its cursor.
+        self.release_to(reader, self.cursors[reader].load(Ordering::Relaxed) + 1);
+    }
+
+    /// Releases the first `number` jumbo tuples of all. For `reader`.
+    #[inline]
+    pub fn release_to(&self, reader: usize, number: u64) {
+        // ORDERING: Release: what was read has been read.
+        self.cursors[reader].store(number, Ordering::Release);
     }
 }
 

@@ -82,6 +82,24 @@ impl Taken {
         }
     }
 
+    /// Adds a row to those that are not adjacent.
+    #[inline]
+    pub(super) fn add(&mut self, place: *const u8, started: u64, hash: Option<u64>, rank: Option<Rank>) {
+        self.places.push(place);
+        self.started = self.started.min(started);
+        self.hashes.extend(hash);
+        self.ranks.extend(rank);
+    }
+
+    /// Ends the rows that were added; `united`: they come from several streams.
+    pub(super) fn end(&mut self, united: bool) {
+        if !united && self.ranks.iter().all(|&rank| rank == Rank::ONLY) {
+            // Each row is the only one of its event.
+            self.ranks.clear();
+        }
+        (self.rows.places, self.rows.n) = (self.places.as_ptr(), self.places.len());
+    }
+
     /// Replaces the ranks of the rows by the numbers of the rows in their events, for a task that takes all rows of an event.
     pub fn count(&mut self, counted: &mut Counted) {
         for (index, rank) in self.ranks.iter_mut().enumerate() {

@@ -8,10 +8,10 @@
 //!
 //! A task writes batches into its *outlet*. Its consumers read them there through their *gates*. With channel `gate`, the
 //! gates merge the rows that they read. With `scalegate`, a task inserts its rows into a ScaleGate for each reader that has
-//! several sources. With `merge_sort`, a merge task stands before each replica that has several sources. It has its own
-//! thread, in addition to those of the plan (Viper, section 3.1). With `pair_queue`, a task has a queue for each of its
-//! consumers, and copies rows into tuples that it refills (`pairs.rs`). A thread cycles through its tasks. It skips a task without
-//! input, or without room for output. So any number of replicas can share any number of threads.
+//! several sources. With `merge_sort`, a merge task stands before each replica that has several sources. It merges and sorts
+//! rows on a thread of its own, in addition to those of the plan (Viper, section 3.1). With `pair_queue`, a task has a queue
+//! for each of its consumers, and copies rows into tuples that it refills (`pairs.rs`). A thread cycles through its tasks. It
+//! skips a task without input, or without room for output. So any number of replicas can share any number of threads.
 //!
 //! Without a plan, there is a replica per thread, and any number of threads may take part in a block (`threads/choice.rs`).
 //! Of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks.
@@ -19,12 +19,13 @@
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
 //! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism
 //! `vsn_esg` there are no such tasks: producers insert into an elastic ScaleGate, and each replica reads it with a handle of
-//! its own.
+//! its own. The replicas insert what they put out into another one.
 //!
 //! No deadlock: a task waits for room until all its readers have moved on, and for input until a source has. Take the
 //! earliest event that some task has not taken yet, and the most upstream task that must take it. Every source has told this
-//! task that all of the event is there. For each batch has all rows of its events, and announces this along every edge.
-//! The task also has room, because its outputs so far belong to earlier events, and were taken.
+//! task that all of the event is there. For each batch has all rows of its events, and says so along every edge. Before a
+//! thread waits, its tasks wake the readers of all that they have published (`pause`). The task also has room, because its
+//! outputs so far belong to earlier events, and were taken.
 
 mod channels;
 mod cost;
@@ -47,7 +48,9 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::program::registry::find;
+use crate::threads::bells::INPUT;
 use crate::threads::choice::{Choice, Way};
+use crate::threads::idle::{self, Patience};
 use crate::threads::own::Own;
 use crate::threads::sync::AtomicI64;
 
@@ -210,6 +213,28 @@ impl Work for Tasks {
     }
 }
 
+/// Before a thread waits, its tasks announce what they have put out. Returns whether one of them has got work again: input
+/// often follows at once, and to announce each tuple would cost more than the tuple.
+fn pause(tasks: &mut [Task], network: &Network, job: &Job) -> bool {
+    if !tasks.iter().any(|task| task.owes) {
+        return false;
+    }
+    // Without room, only its readers can help.
+    let is_stuck = job.frame.arrivals.is_open_loop() || tasks.iter().any(|task| task.owes && task.blocked);
+    let mut patience = Patience::new(idle::Strategy::Park);
+    while !is_stuck && patience.pass() {
+        if tasks.iter_mut().any(|task| task.may_work(network, job)) {
+            return true;
+        }
+    }
+    for task in tasks {
+        if task.announce(network, true) {
+            job.frame.signals.bells.ring(&[(&task.wakes.readers, INPUT)]);
+        }
+    }
+    false
+}
+
 /// Does the work of a thread for a block.
 ///
 /// # Errors
@@ -228,14 +253,15 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
         if done {
             return Ok(()); // at once, if the plan gives this thread nothing to do
         }
-        if worked {
+        if worked || pause(tasks, network, job) {
             continue;
         }
         let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
         clock.lap(&mut tasks[0].counters.time.other);
         let linger = job.linger();
-        let leaves =
-            || frame.is_stopped() || job.linger() != linger || tasks.iter().any(|task| task.may_work(network, job));
+        let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
+        let mut leaves =
+            || frame.is_stopped() || job.linger() != linger || tasks.iter_mut().any(|task| task.may_work(network, job));
         match due {
             // Events arrive without a notification.
             Some(next) => {
@@ -247,7 +273,6 @@ fn go_round(tasks: &mut [Task], thread: usize, network: &Network, job: &Job, is_
                 return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
             }
             None => {
-                let awaited = tasks.iter().fold(0, |kinds, task| kinds | task.awaits());
                 frame.signals.bells.wait(thread, awaited, leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);
             }

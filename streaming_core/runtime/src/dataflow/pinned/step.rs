@@ -107,6 +107,7 @@ fn end_use(task: &mut Task, step: &Step) {
         task.done = task.taken.last && !task.is_pouring();
         task.inlet.release(&step.network.outlets);
     }
+    let kinds = if task.announce(step.network, false) { INPUT } else { 0 };
     let Wakes { readers, writers, peers } = &task.wakes;
-    step.job.frame.signals.bells.ring(&[(readers, INPUT), (writers, ROOM), (peers, PEERS)]);
+    step.job.frame.signals.bells.ring(&[(readers, kinds), (writers, ROOM), (peers, PEERS)]);
 }

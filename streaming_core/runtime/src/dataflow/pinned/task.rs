@@ -68,12 +68,18 @@ pub(super) struct Task {
     pub edges: Vec<Edge>,
     /// Its ends of the ScaleGates of its consumers.
     pub feeds: Vec<Feed>,
-    /// Its ends of the elastic ScaleGates of windowed consumers.
+    /// Its ends of the elastic ScaleGates of its consumers.
     pub inserters: Vec<Inserter>,
-    /// Finds the keys of the rows, if the task reads an elastic ScaleGate.
+    /// Finds the keys of the rows, if the task is a windowed replica that reads an elastic ScaleGate.
     pub finder: Option<Finder>,
     /// The task has published all outputs of events up to this one.
     pub published: i64,
+    /// The readers were told of those up to this one.
+    pub announced: i64,
+    /// The number of events between two announcements; 0: each batch is announced.
+    pub period: i64,
+    /// Whether it has published something since the last announcement.
+    pub owes: bool,
     /// Whether its rows are ranked.
     pub ranked: bool,
     /// Whether its rows are numbered before the sink.
@@ -124,6 +130,9 @@ impl Task {
             inserters: Vec::new(),
             finder: None,
             published: i64::MIN,
+            announced: i64::MIN,
+            period: 0,
+            owes: false,
             ranked: false,
             numbered: false,
             wakes: Wakes::default(),
@@ -152,7 +161,7 @@ impl Task {
     }
 
     /// Whether a step might do something now, for a task whose last one did nothing.
-    pub fn may_work(&self, network: &Network, job: &Job) -> bool {
+    pub fn may_work(&mut self, network: &Network, job: &Job) -> bool {
         if self.done {
             return false;
         }
@@ -188,12 +197,12 @@ impl Task {
     }
 
     /// Whether there is room for what it puts out.
-    pub fn has_room(&self, network: &Network) -> bool {
+    pub fn has_room(&mut self, network: &Network) -> bool {
         if let Some(pairs) = &self.pairs {
             return pairs.has_room(&network.outlets);
         }
-        self.inserters.iter().for_each(|inserter| inserter.collect(&network.outlets));
-        network.outlets[self.outlets()].iter().all(Outlet::has_room)
+        self.inserters.iter_mut().for_each(|inserter| inserter.collect(&network.outlets));
+        self.inserters.iter().all(Inserter::has_room) && network.outlets[self.outlets()].iter().all(Outlet::has_room)
     }
 
     /// Its operator, if it is a replica of a windowed one.
@@ -270,10 +279,10 @@ impl Task {
         // SAFETY: this task alone writes its outlet, and has seen room.
         let (upto, rows) = unsafe { outlet.fill(fill) }?;
         if !self.unfinished {
-            self.published = upto;
+            (self.published, self.owes) = (upto, self.period > 0);
             self.cost.rows_out += rows;
             outlet.publish();
-            // SAFETY: as above; that is what was published last.
+            // SAFETY: as above.
             unsafe { self.insert_latest(outlet) };
         }
         self.ended |= self.taken.last && self.left.is_none();
@@ -308,6 +317,25 @@ impl Task {
         has_published
     }
 
+    /// Tells the readers what the task has published: once in a period, at the end of a block, and when it `pauses`. Adds
+    /// watermarks to the ScaleGates of its consumers. Returns whether the readers are to be woken.
+    pub fn announce(&mut self, network: &Network, pauses: bool) -> bool {
+        if self.period == 0 {
+            return !pauses;
+        }
+        let behind = self.published.saturating_sub(self.announced);
+        if !self.owes || (behind < self.period && !pauses && !self.ended) {
+            return false;
+        }
+        (self.announced, self.owes) = (self.published, false);
+        let Some(outlet) = self.outlet.map(|outlet| &network.outlets[outlet]) else { return false };
+        for feed in &mut self.feeds {
+            // SAFETY: this task alone writes the outlet. What it has published it has inserted, and there is something new.
+            unsafe { feed.add_watermark(outlet) };
+        }
+        true
+    }
+
     /// Inserts the jumbo tuple that the task published last into the ScaleGates of its consumers.
     ///
     /// # Safety
@@ -315,7 +343,7 @@ impl Task {
     pub unsafe fn insert_latest(&mut self, outlet: &Outlet) {
         for feed in &mut self.feeds {
             // SAFETY: as the caller says.
-            unsafe { feed.add(outlet.latest()) };
+            unsafe { feed.add(outlet) };
         }
         for inserter in &mut self.inserters {
             // SAFETY: as above.

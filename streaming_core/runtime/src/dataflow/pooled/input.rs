@@ -1,82 +1,124 @@
 //! A batch on its way through a stage: split by lane, and put in order again.
 //!
-//! Invariant: the rows of a lane are adjacent and in total order. Outputs of the lanes are merged by the positions of their
-//! inputs.
+//! A *part* is what a batch holds for one lane. Invariant: the rows of a part are adjacent and in total order. Outputs of the
+//! parts are merged by the positions of their inputs.
 //!
-//! Cost: with several lanes each row is copied once on the way in and once on the way out; with one lane not at all. Outputs
-//! that lanes have digested (`numbered`) are not copied again.
-
-use std::ptr::null;
+//! Cost: a few steps a row and a part, whatever the number of lanes. With several parts each row is copied once on the way in
+//! and once on the way out; with one part not at all, if its rows stay with the batch. Outputs that lanes have digested
+//! (`numbered`) are not copied again.
 
 use crate::dataflow::operator::Chain;
+use crate::dataflow::pooled::touched::touch;
 use crate::error::RunError;
 use crate::output::sink::Prepared;
 use crate::program::options::MOST_PARTITIONS;
 use crate::rows::block::Text;
 use crate::rows::buffer::{RowBuffer, copy_row};
 use crate::rows::view::Rows;
-use crate::threads::sync::{CachePadded, UnsafeCell};
+use crate::threads::sync::UnsafeCell;
 
-/// The largest number of lanes of a stage; lane numbers are bytes.
+/// The largest number of lanes of a stage; numbers of lanes and of parts are bytes.
 pub const MOST_LANES: usize = MOST_PARTITIONS;
 
 /// A batch on its way into a stage.
 #[derive(Debug)]
 pub struct Input {
-    /// Rows in lane order. The step before writes them; the lanes read them.
+    /// The step before writes it, or the worker that releases the batch; the lanes read it.
     pub batch: UnsafeCell<Sorted>,
-    /// The outputs of each lane. The lane's holder writes them; the next step reads them.
-    pub outputs: Box<[CachePadded<UnsafeCell<Output>>]>,
 }
 
-/// Rows of a batch, those of one lane adjacent, in total order within a lane.
+/// Rows of a batch, those of one part adjacent, in total order within a part.
 #[derive(Debug)]
 pub struct Sorted {
-    /// The rows: those of `buffer`, or those of their producer if there is only one lane.
+    /// The rows: in `sorted` by part, or where their producer has left them if there is only one part.
     pub rows: Rows,
+    /// Room for the rows that the step makes.
     buffer: RowBuffer,
-    /// Per row, in lane order.
+    sorted: RowBuffer,
+    /// Per row, in the order of `rows`.
     hashes: Vec<u64>,
-    /// Per row, in lane order, its number among the rows of its event; if the lanes digest their outputs.
+    /// Per row, in the order of `rows`, its number among the rows of its event; if the lanes digest their outputs.
     pub subs: Vec<u32>,
-    /// Per row, in total order.
-    lanes: Vec<u8>,
     pub n: usize,
-    /// The first row of each lane, and at the end the number of rows.
-    pub starts: Vec<u32>,
+    pub parts: Vec<Part>,
+    /// Per row, in total order, its part; if there are several.
+    part_of_row: Vec<u8>,
+    /// Per lane its part, if that part is this lane's; else anything, so no batch clears it (Briggs and Torczon).
+    part_of_lane: Box<[u8]>,
+    /// Per part what became of it. The lane's holder writes it; the next step reads it.
+    made: Vec<UnsafeCell<Made>>,
+    /// Per worker the outputs of all parts of the batch that it has run, once it has run any. So they lie in few cache lines,
+    /// however many parts there are.
+    outputs: Box<[UnsafeCell<Option<Box<Output>>>]>,
+    /// The outputs of a batch without parts.
+    nothing: RowBuffer,
+    /// Distinguishes the batches that use this room.
+    generation: u64,
 }
 
+/// What a batch holds for a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    pub lane: usize,
+    /// Its rows; the first one is that of the part before.
+    start: usize,
+    end: usize,
+}
+
+/// What became of a part: outputs of the worker that ran it.
 #[derive(Debug)]
-pub struct Output {
-    pub rows: RowBuffer,
+pub struct Made {
+    worker: usize,
+    start: usize,
+    end: usize,
     /// Whether every input emitted exactly one row.
-    pub one_each: bool,
+    one_each: bool,
     /// What the lane found out about its outputs, if it has digested them; then they are not here.
     pub prepared: Prepared,
 }
 
+/// The outputs of a worker.
+#[derive(Debug)]
+struct Output {
+    rows: RowBuffer,
+    /// The batch they are of.
+    generation: u64,
+}
+
+/// A part for the holder of its lane.
+#[derive(Debug)]
+pub struct PartView<'a> {
+    pub rows: Rows,
+    /// Of the rows' keys; a stateful operator's rows have none.
+    pub hashes: &'a [u64],
+    pub subs: &'a [u32],
+    batch: &'a Sorted,
+    part: usize,
+}
+
 impl Input {
     /// For the stage of operator `index`.
-    pub fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
-        let buffer = RowBuffer::new(chain.input_stride(index), false);
-        let stride = chain.operators[index].stride;
-        let output =
-            || Output { rows: RowBuffer::new(stride, lanes > 1), one_each: false, prepared: Prepared::nothing() };
-        Self {
-            batch: UnsafeCell::new(Sorted {
-                rows: Rows::of(&buffer, Text::empty()),
-                buffer,
-                hashes: Vec::new(),
-                subs: Vec::new(),
-                lanes: Vec::new(),
-                n: 0,
-                starts: vec![0; lanes + 1],
-            }),
-            outputs: (0..lanes).map(|_| CachePadded::new(UnsafeCell::new(output()))).collect(),
-        }
+    pub fn new(chain: &Chain, index: usize, lanes: usize, workers: usize) -> Self {
+        let [buffer, sorted] = [0; 2].map(|_| RowBuffer::new(chain.input_stride(index), false));
+        let batch = Sorted {
+            rows: Rows::of(&buffer, Text::empty()),
+            buffer,
+            sorted,
+            hashes: Vec::new(),
+            subs: Vec::new(),
+            n: 0,
+            parts: Vec::new(),
+            part_of_row: Vec::new(),
+            part_of_lane: vec![0; lanes].into(),
+            made: Vec::new(),
+            outputs: (0..workers).map(|_| UnsafeCell::new(None)).collect(),
+            nothing: RowBuffer::new(chain.operators[index].stride, false),
+            generation: 0,
+        };
+        Self { batch: UnsafeCell::new(batch) }
     }
 
-    /// Lends the room for the rows that a step makes for the only lane.
+    /// Lends the room for the rows that a step makes for the stage.
     ///
     /// # Safety
     /// The batch is this worker's, and not yet released.
@@ -97,66 +139,103 @@ impl Input {
                 return None;
             }
             let mut all = Prepared::nothing();
-            for (lane, output) in self.outputs.iter().enumerate() {
-                if batch.starts[lane] < batch.starts[lane + 1] {
-                    // SAFETY: as above.
-                    output.with(|output| all.add(unsafe { &(*output).prepared }, &mut { i64::MIN }));
-                }
+            for made in &batch.made[..batch.parts.len()] {
+                // SAFETY: as above.
+                made.with(|made| all.add(unsafe { &(*made).prepared }, &mut { i64::MIN }));
             }
             Some(all)
         })
     }
 }
 
+#[cfg(test)]
+impl Part {
+    /// A part for worklists, which look at no rows.
+    pub fn of(lane: usize) -> Self {
+        Self { lane, start: 0, end: 0 }
+    }
+}
+
 impl Sorted {
-    /// Takes rows as they are: all of them belong to the only lane. The hashes are exchanged for those of a former
-    /// batch.
-    pub fn whole(&mut self, rows: Rows, hashes: &mut Vec<u64>) {
-        std::mem::swap(&mut self.hashes, hashes);
-        self.rows = rows;
-        self.n = rows.n;
-        self.starts[1] = rows.n as u32;
+    /// Another batch has come, with these parts.
+    fn begin(&mut self) {
+        self.generation += 1;
+        let nothing = || Made { worker: 0, start: 0, end: 0, one_each: false, prepared: Prepared::nothing() };
+        self.made.resize_with(self.parts.len().max(self.made.len()), || UnsafeCell::new(nothing()));
     }
 
-    /// Copies rows into lane order. `hashes` are those of their keys, `lane_of` says the lane of each. `numbered`: the rows are
-    /// also numbered within their events, in total order.
+    /// Takes rows as they are. They belong to the only lane, or `sort` must follow.
+    pub fn whole(&mut self, rows: Rows) {
+        self.rows = rows;
+        self.n = rows.n;
+        self.parts.clear();
+        if rows.n > 0 {
+            self.parts.push(Part { lane: 0, start: 0, end: rows.n });
+            self.part_of_lane[0] = 0;
+        }
+        self.begin();
+    }
+
+    /// As `whole`, with the hashes of the rows' keys. They are exchanged for those of a former batch.
+    pub fn whole_with(&mut self, rows: Rows, hashes: &mut Vec<u64>) {
+        std::mem::swap(&mut self.hashes, hashes);
+        self.whole(rows);
+    }
+
+    /// Puts rows in the order of parts; the parts are in the order of their first rows. `hashes` are those of the keys, `lane_of`
+    /// says the lane of each row. `numbered`: the rows are also numbered within their events, in total order. `stay`: the rows
+    /// stay where they are as long as the batch needs them, so those of a single part are not copied.
     ///
     /// # Safety
-    /// The rows are readable and lie outside of this batch.
+    /// The rows are readable and lie outside of `sorted`.
     pub unsafe fn sort(
         &mut self,
         rows: Rows,
-        hashes: &[u64],
+        hashes: &mut Vec<u64>,
         numbered: bool,
-        lane_of: impl Fn(usize, usize) -> usize,
+        stay: bool,
+        lane_of: impl Fn(&[u64], usize, usize) -> usize,
     ) -> Result<(), RunError> {
-        let (n, count) = (rows.n, self.starts.len() - 1);
-        let hashes = &hashes[..n];
-        if self.lanes.len() < n {
-            self.lanes.resize(n, 0);
+        let n = rows.n;
+        self.part_of_row.resize(n.max(self.part_of_row.len()), 0);
+        self.parts.clear();
+        for (row, part_of_row) in self.part_of_row[..n].iter_mut().enumerate() {
+            let lane = lane_of(hashes, row, self.part_of_lane.len());
+            let mut part = usize::from(self.part_of_lane[lane]);
+            touch(1);
+            if self.parts.get(part).is_none_or(|part| part.lane != lane) {
+                part = self.parts.len();
+                self.part_of_lane[lane] = part as u8;
+                self.parts.push(Part { lane, start: 0, end: 0 });
+            }
+            self.parts[part].start += 1;
+            *part_of_row = part as u8;
         }
-        if self.hashes.len() < n {
-            self.hashes.resize(n, 0);
+        // Counts become the places of the first rows. `end` runs up to the end of the part while rows are copied.
+        let mut end = 0;
+        for part in &mut self.parts {
+            touch(1);
+            let start = end;
+            end += part.start;
+            (part.start, part.end) = (start, start);
         }
+        self.begin();
+        self.n = n;
         self.subs.resize(if numbered { n } else { 0 }, 0);
+        if let ([only], true, false) = (&mut self.parts[..], stay, numbered) {
+            only.end = n;
+            std::mem::swap(&mut self.hashes, hashes);
+            self.rows = rows;
+            return Ok(());
+        }
+        self.hashes.resize(n.max(self.hashes.len()), 0);
+        self.sorted.clear();
+        self.sorted.reserve(n)?;
+        let to = self.sorted.pointer().cast_mut();
         let (mut seq, mut sub) = (0, 0);
-        let mut next = [0_u32; MOST_LANES];
-        for (row, lane) in self.lanes[..n].iter_mut().enumerate() {
-            *lane = lane_of(row, count) as u8;
-            next[usize::from(*lane)] += 1;
-        }
-        let mut start = 0;
-        for (place, next) in self.starts.iter_mut().zip(&mut next[..count]) {
-            *place = start;
-            start += std::mem::replace(next, start);
-        }
-        self.starts[count] = start;
-        self.buffer.clear();
-        self.buffer.reserve(n)?;
-        let to = self.buffer.pointer().cast_mut();
-        for (i, (&lane, &hash)) in self.lanes[..n].iter().zip(hashes).enumerate() {
-            let next = &mut next[usize::from(lane)];
-            let place = *next as usize;
+        for (i, (&part, &hash)) in self.part_of_row[..n].iter().zip(&hashes[..n]).enumerate() {
+            let next = &mut self.parts[usize::from(part)].end;
+            let place = *next;
             *next += 1;
             self.hashes[place] = hash;
             if numbered {
@@ -170,7 +249,6 @@ impl Sorted {
             unsafe { copy_row(rows.row(i), to.add(place * rows.stride), rows.stride) };
         }
         self.rows = Rows::new(to, n, rows.stride, rows.text);
-        self.n = n;
         Ok(())
     }
 
@@ -179,69 +257,138 @@ impl Sorted {
         !self.subs.is_empty()
     }
 
-    /// The rows of a lane, the hashes of their keys, and their numbers.
-    pub fn lane(&self, index: usize) -> (Rows, &[u64], &[u32]) {
-        let range = self.starts[index] as usize..self.starts[index + 1] as usize;
-        // A stateful operator's rows have no hashes.
-        let hashes = self.hashes.get(range.clone()).unwrap_or_default();
-        (self.rows.slice(range.clone()), hashes, self.subs.get(range).unwrap_or_default())
+    /// The part of a lane that has one.
+    pub fn lane(&self, lane: usize) -> PartView<'_> {
+        let part = usize::from(self.part_of_lane[lane]);
+        let Part { lane: this, start, end } = self.parts[part];
+        debug_assert_eq!(this, lane);
+        PartView {
+            rows: self.rows.slice(start..end),
+            hashes: self.hashes.get(start..end).unwrap_or_default(),
+            subs: self.subs.get(start..end).unwrap_or_default(),
+            batch: self,
+            part,
+        }
+    }
+
+    /// The outputs of a batch of one part, or of none.
+    ///
+    /// # Safety
+    /// The lanes are done with the batch, so no worker writes their outputs before the slot is reused.
+    pub unsafe fn only(&self) -> *const RowBuffer {
+        if self.parts.is_empty() {
+            return &raw const self.nothing;
+        }
+        // SAFETY: as the caller says.
+        self.made[0].with(|made| unsafe { self.rows_of((*made).worker) })
+    }
+
+    /// The outputs of `worker`, which has run a part of the batch.
+    ///
+    /// # Safety
+    /// As for `only`.
+    unsafe fn rows_of(&self, worker: usize) -> *const RowBuffer {
+        // SAFETY: as the caller says.
+        self.outputs[worker].with(|output| unsafe { &raw const (*output).as_ref().expect("the worker has run").rows })
     }
 }
 
-/// A lane's outputs while they are merged.
-#[derive(Clone, Copy)]
-struct LaneCursor {
+impl PartView<'_> {
+    /// Lends the holder of the lane, `worker`, its outputs to append those of the part to.
+    ///
+    /// # Safety
+    /// The part is this worker's, and so are the outputs.
+    pub unsafe fn append<R>(&self, worker: usize, work: impl FnOnce(&mut RowBuffer) -> R) -> R {
+        let Self { batch, .. } = self;
+        batch.outputs[worker].with_mut(|output| {
+            // Only with several lanes may outputs of several parts be merged by their origins.
+            let fresh =
+                || Output { rows: RowBuffer::new(batch.nothing.stride(), batch.part_of_lane.len() > 1), generation: 0 };
+            // SAFETY: as the caller says.
+            let output = unsafe { (*output).get_or_insert_with(|| Box::new(fresh())) };
+            if output.generation != batch.generation {
+                output.rows.clear();
+                output.generation = batch.generation;
+            }
+            let start = output.rows.len();
+            let result = work(&mut output.rows);
+            if output.rows.len() < start {
+                // A failure forgets the rows of later events, but not those of parts before this one.
+                // SAFETY: the rows before `start` are there.
+                unsafe { (*output.rows.emitter()).len = start as i64 };
+            }
+            let end = output.rows.len();
+            let n = self.rows.n;
+            let origins = output.rows.origins().get(start..).unwrap_or_default();
+            let one_each = origins.len() == n
+                && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
+            let made = Made { worker, start, end, one_each, prepared: Prepared::nothing() };
+            // SAFETY: as the caller says.
+            batch.made[self.part].with_mut(|place| unsafe { *place = made });
+            result
+        })
+    }
+
+    /// Notes what became of the part, whose outputs are digested.
+    ///
+    /// # Safety
+    /// As for `append`.
+    pub unsafe fn digested(&self, prepared: Prepared) {
+        // SAFETY: as the caller says.
+        self.batch.made[self.part].with_mut(|made| unsafe { (*made).prepared = prepared });
+    }
+}
+
+/// A part's outputs while they are merged.
+#[derive(Debug, Clone, Copy)]
+pub struct PartCursor {
     row: *const u8,
     /// Origins of this row and of those behind it.
     origin: *const u32,
     end: *const u32,
-    /// The next input of the lane.
+    /// The next input of the part.
     input: u32,
 }
 
-/// Appends the outputs of all lanes to `out` in the order of the inputs that emitted them.
+// SAFETY: the addresses are written anew for each batch; nothing refers to the thread.
+unsafe impl Send for PartCursor {}
+
+/// Appends the outputs of all parts to `out` in the order of the inputs that emitted them. `cursors` is room of the worker.
 ///
 /// # Safety
 /// The lanes are done with the batch, so no worker writes their outputs.
-pub unsafe fn merge(
-    batch: &Sorted,
-    outputs: &[CachePadded<UnsafeCell<Output>>],
-    out: &mut RowBuffer,
-) -> Result<(), RunError> {
-    let lanes = &batch.lanes[..batch.n];
-    let mut cursors = [LaneCursor { row: null(), origin: null(), end: null(), input: 0 }; MOST_LANES];
+pub unsafe fn merge(batch: &Sorted, cursors: &mut Vec<PartCursor>, out: &mut RowBuffer) -> Result<(), RunError> {
+    let rows = &batch.part_of_row[..batch.n];
+    cursors.clear();
     let (mut total, mut one_each) = (0, true);
-    for (lane, (cursor, output)) in cursors.iter_mut().zip(outputs).enumerate() {
-        if batch.starts[lane] == batch.starts[lane + 1] {
-            // The lane never saw this batch: these are outputs of an older one.
-            continue;
-        }
-        output.with(|output| {
+    for made in &batch.made[..batch.parts.len()] {
+        touch(1);
+        made.with(|made| {
             // SAFETY: no worker writes the outputs.
-            let output = unsafe { &*output };
-            total += output.rows.len();
-            one_each &= output.one_each;
-            let origins = output.rows.origins().as_ptr_range();
-            *cursor = LaneCursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 };
+            let (made, rows) = unsafe { (&*made, &*batch.rows_of((*made).worker)) };
+            total += made.end - made.start;
+            one_each &= made.one_each;
+            let origins = rows.origins().get(made.start..made.end).unwrap_or_default().as_ptr_range();
+            cursors.push(PartCursor { row: rows.row(made.start), origin: origins.start, end: origins.end, input: 0 });
         });
     }
     out.reserve(total)?;
     let stride = out.stride();
-    // SAFETY: there is room for `total` rows; the pointers run over the lanes' rows and origins, one output row for
+    // SAFETY: there is room for `total` rows; the pointers run over the parts' rows and origins, one output row for
     // each of them.
     unsafe {
         let mut to = out.pointer().cast_mut().add(out.len() * stride);
         if one_each {
-            debug_assert_eq!(total, lanes.len());
-            for &lane in lanes {
-                let cursor = &mut cursors[usize::from(lane)];
+            debug_assert_eq!(total, rows.len());
+            for &part in rows {
+                let cursor = &mut cursors[usize::from(part)];
                 copy_row(cursor.row, to, stride);
                 cursor.row = cursor.row.add(stride);
                 to = to.add(stride);
             }
         } else {
-            for &lane in lanes {
-                let cursor = &mut cursors[usize::from(lane)];
+            for &part in rows {
+                let cursor = &mut cursors[usize::from(part)];
                 while cursor.origin < cursor.end && *cursor.origin == cursor.input {
                     copy_row(cursor.row, to, stride);
                     cursor.row = cursor.row.add(stride);

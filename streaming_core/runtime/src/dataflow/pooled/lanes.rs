@@ -3,7 +3,7 @@
 use crate::dataflow::frame::{Frame, Job};
 use crate::dataflow::pooled::places::Place;
 use crate::dataflow::pooled::pool::{Pool, Worker};
-use crate::dataflow::pooled::worklist::list::{Reach, Visit, Visitor};
+use crate::dataflow::pooled::worklist::list::{Dealer, Reach, Visit, Visitor};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::sink::Prepared;
@@ -44,41 +44,55 @@ impl Visitor for AtLanes<'_> {
         let operator = &frame.chain.operators[index];
         let input = &pool.slot(serial).inputs[*stage];
         input.batch.with(|batch| {
-            input.outputs[lane].with_mut(|output| {
-                // SAFETY: no worker writes a released batch until all its lanes are done. No other worker is at the lane,
-                // nor at the lane's outputs.
-                let (batch, output) = unsafe { (&*batch, &mut *output) };
-                let (rows, hashes, subs) = batch.lane(lane);
-                pool.stages[*stage].count_taken(self.me, rows.n);
-                // Outputs that the lane digests go no further.
-                let out = if batch.is_numbered() { &mut worker.buffers[index] } else { &mut output.rows };
-                out.clear();
-                // SAFETY: the lane belongs to this operator and to this worker, the rows to the batch.
-                let outcome = unsafe {
-                    frame.lanes[*stage]
-                        .with(lane, |state| state.process(operator, rows, hashes, &mut worker.scratch, out))
-                };
-                worker.counters.dropped += out.take_dropped();
-                self.rows_in += rows.n;
-                self.rows_out += out.len();
-                pool.note(index, outcome, frame)?;
-                if batch.is_numbered() {
-                    // SAFETY: the buffers hold what the operator has put out.
-                    output.prepared = unsafe { digest(pool, frame, index, rows, subs, &mut worker.buffers) }?;
-                    return Ok::<(), RunError>(());
+            // SAFETY: no worker writes a released batch until all its lanes are done.
+            let batch = unsafe { &*batch };
+            let part = batch.lane(lane);
+            let rows = part.rows;
+            pool.stages[*stage].count_taken(self.me, rows.n);
+            // With the paper's queues, a call takes as many tuples as a batch has events: one tuple with batches of one, as
+            // `operate(tuple)` in figure 7. Ours takes the whole part.
+            let unit = match pool.stages[*stage].deals {
+                Dealer::Releaser => frame.batch,
+                Dealer::Maker => rows.n,
+            };
+            let Worker { scratch, buffers, counters, .. } = &mut **worker;
+            let mut run = |out: &mut RowBuffer| {
+                let (first, mut outcome) = (out.len(), Ok(()));
+                for start in (0..rows.n).step_by(unit) {
+                    let range = start..rows.n.min(start + unit);
+                    let (rows, hashes) = (rows.slice(range.clone()), part.hashes.get(range).unwrap_or_default());
+                    let before = out.len();
+                    // SAFETY: no other worker is at the lane, which belongs to this operator, and the rows to the batch.
+                    outcome = unsafe {
+                        frame.lanes[*stage].with(lane, |state| state.process(operator, rows, hashes, scratch, out))
+                    };
+                    out.shift_origins(before, start);
+                    if outcome.is_err() {
+                        break;
+                    }
                 }
-                let origins = output.rows.origins();
-                output.one_each = origins.len() == rows.n
-                    && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
-                Ok(())
-            })
+                counters.dropped += out.take_dropped();
+                self.rows_in += rows.n;
+                self.rows_out += out.len().saturating_sub(first);
+                pool.note(index, outcome, frame)
+            };
+            if !batch.is_numbered() {
+                // SAFETY: no other worker is at the lane, nor at this worker's outputs.
+                return unsafe { part.append(self.me, run) };
+            }
+            // Outputs that the lane digests go no further.
+            buffers[index].clear();
+            run(&mut buffers[index])?;
+            // SAFETY: the buffers hold what the operator has put out; no other worker is at the lane.
+            unsafe { part.digested(digest(pool, frame, index, rows, part.subs, buffers)?) };
+            Ok(())
         })?;
         self.parts += 1;
         Ok(())
     }
 
     fn finish(&mut self, serial: u64) {
-        self.pool.stages[self.stage].done.offer(serial);
+        self.pool.stages[self.stage].finish(serial);
         self.job.frame.signals.idle.notify();
         if self.sends {
             self.send();

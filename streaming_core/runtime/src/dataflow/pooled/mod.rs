@@ -9,8 +9,9 @@
 //! source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
 //! ```
 //!
-//! A step first merges the outputs of the lanes before it, in order, unless the lanes have digested them for the sink. It also
-//! splits its own outputs by lane for the next stage. A pipeline that branches (the paper has none) takes the same way, one operator with state after
+//! A step first merges the outputs of the lanes before it, in order, unless the lanes have digested them for the sink. With
+//! queue `lanes` it also deals its own outputs to the lanes of the next stage. With the paper's queues, the worker that takes
+//! them out of the reorder buffer does so. A pipeline that branches (the paper has none) takes the same way, one operator with state after
 //! the other. A batch keeps the rows of an operator until their last consumer has them, and unites streams that meet.
 //!
 //! Three strategies can be chosen. The `heuristic` chooses a worker's next place; the paper's heuristics use a central
@@ -37,6 +38,7 @@ mod stage;
 mod step;
 mod strategies;
 mod times;
+mod touched;
 mod worklist;
 
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work, any_number};

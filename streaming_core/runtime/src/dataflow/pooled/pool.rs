@@ -9,7 +9,7 @@ use crate::dataflow::operator::Chain;
 use crate::dataflow::pooled::estimates::Estimates;
 use crate::dataflow::pooled::grouping::Grouping;
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic};
-use crate::dataflow::pooled::input::Input;
+use crate::dataflow::pooled::input::{Input, Part, PartCursor};
 use crate::dataflow::pooled::places::{Place, places};
 use crate::dataflow::pooled::scheduler::Scheduler;
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
@@ -62,6 +62,10 @@ pub struct Worker {
     /// Per operator: room for the union of what it takes.
     pub unions: Vec<RowBuffer>,
     pub scratch: Scratch,
+    /// Room for a merge.
+    pub cursors: Vec<PartCursor>,
+    /// Room for the parts of a batch that this worker releases.
+    pub parts: Vec<Part>,
     /// The way through the chain if the pool is direct.
     pub direct: Direct,
     pub counters: Counters,
@@ -139,12 +143,14 @@ impl Pool {
                 prepared: Prepared::default(),
                 copies: Kept::default(),
             })),
-            inputs: chain.stateful.iter().map(|&index| Input::new(chain, index, 1)).collect(),
+            inputs: chain.stateful.iter().map(|&index| Input::new(chain, index, 1, threads)).collect(),
         };
         let worker = || Worker {
             buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect(),
             unions: (0..chain.operators.len()).map(|at| RowBuffer::new(chain.input_stride(at), false)).collect(),
             scratch: Scratch::default(),
+            cursors: Vec::new(),
+            parts: Vec::new(),
             direct: Direct::new(chain),
             counters: Counters::default(),
             slice: (0, 0),

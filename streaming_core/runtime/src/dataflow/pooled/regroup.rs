@@ -63,7 +63,7 @@ impl Pool {
         let partitioning = self.partitioning();
         frame.lanes[k].regroup(&frame.chain.operators[index], count, partitioning)?;
         for slot in &mut self.slots {
-            slot.inputs[k] = Input::new(&frame.chain, index, count);
+            slot.inputs[k] = Input::new(&frame.chain, index, count, self.workers.len());
         }
         Ok(())
     }

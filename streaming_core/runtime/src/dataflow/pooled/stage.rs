@@ -4,7 +4,7 @@ use crate::dataflow::operator::Chain;
 use crate::dataflow::pooled::in_order::InOrder;
 use crate::dataflow::pooled::strategies::Strategies;
 use crate::dataflow::pooled::worklist::SINGLE;
-use crate::dataflow::pooled::worklist::list::{Reach, Shape, Worklist};
+use crate::dataflow::pooled::worklist::list::{Dealer, Reach, Shape, Worklist};
 use crate::program::OperatorKind;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
@@ -17,6 +17,10 @@ pub struct Stage {
     /// Reorders what the step in front makes.
     pub front: Box<dyn ReorderBuffer>,
     pub queue: Box<dyn Worklist>,
+    pub deals: Dealer,
+    /// Reorders what the lanes make, if the queue is the paper's (section 5): every partitioned operator has a reorder buffer.
+    /// Without operators in the step behind, the buffer behind that step is the same one.
+    behind: Option<Box<dyn ReorderBuffer>>,
     /// Batches that all lanes are done with.
     pub done: InOrder,
     /// Rows that have entered the worklist. The worker that releases a batch to the stage writes it.
@@ -33,14 +37,27 @@ impl Stage {
         let queue = if is_partitioned { how.queue } else { SINGLE };
         // Only lanes are dealt out from the end of the chain.
         let owner = (chain.stateful.len() - 1 - index) % workers;
+        let has_buffer = queue.deals == Dealer::Releaser && !chain.step(index + 1).is_empty();
         Self {
             operator,
             lanes,
             front: (how.reorder)(window),
             queue: (queue.make)(Shape { lanes, workers, window, owner }),
+            deals: queue.deals,
+            behind: has_buffer.then(|| (how.reorder)(window)),
             done: InOrder::new(window),
             entered: CachePadded::default(),
             taken: (0..workers).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// Hands on batch `serial`, which all lanes are done with.
+    pub fn finish(&self, serial: u64) {
+        match &self.behind {
+            Some(buffer) => {
+                buffer.complete_and_release(serial, &mut |serial| self.done.offer(serial));
+            }
+            None => self.done.offer(serial),
         }
     }
 

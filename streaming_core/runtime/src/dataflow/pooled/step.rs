@@ -6,15 +6,16 @@
 use std::ptr::null;
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::lane::{Lanes, Scratch, lane_of};
+use crate::dataflow::lane::{Scratch, lane_of};
 use crate::dataflow::operator::taken;
 use crate::dataflow::pooled::input::{Sorted, merge};
 use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
+use crate::dataflow::pooled::worklist::list::Dealer;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::sink::Prepared;
-use crate::program::{Key, Origin};
+use crate::program::Origin;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::union::union;
 use crate::rows::view::Rows;
@@ -24,10 +25,10 @@ use crate::rows::view::Rows;
 enum Destination {
     /// With the batch, until it is delivered.
     Sink,
-    /// With the batch, for the only lane of the next stage.
-    Lane,
-    /// In lane order: the step copies them at once.
-    Lanes,
+    /// With the batch, for the only lane of the next stage, or until the batch is released.
+    Batch,
+    /// In the order of parts: the step copies them at once.
+    Parts,
 }
 
 /// A step, applied to the batch in a slot.
@@ -84,31 +85,85 @@ impl Pool {
                     rows_out
                 } else {
                     clock.lap(&mut worker.counters.time.useful);
-                    passage.deal(serial, head, worker)?
+                    passage.pass(head, worker)?
                 };
                 Ok::<_, RunError>((rows_in, rows_out))
             }
         })?;
-        self.hand_on(k, serial, job)?;
+        self.hand_on(k, serial, worker, job)?;
         job.frame.signals.idle.notify();
         clock.lap(&mut worker.counters.time.other);
         Ok(counts)
     }
 
     /// Hands batch `serial` on behind step `k`: delivers it, or lets the lanes of the stage behind have it.
-    fn hand_on(&self, k: usize, serial: u64, job: &Job) -> Result<(), RunError> {
+    ///
+    /// The buffer holds the rows of the step as they are. With the paper's queues, the worker that passes them on deals them to
+    /// the partitions: `send_downstream` (section 3), and `getPartition` in `addInput` (figure 7). So this takes as long as it
+    /// does in the paper, and workers behind `lock` wait for it.
+    fn hand_on(&self, k: usize, serial: u64, worker: &mut Worker, job: &Job) -> Result<(), RunError> {
         if k == self.stages.len() {
             return self.deliver(serial, job);
         }
         let stage = &self.stages[k];
+        let mut outcome = Ok(());
         stage.front.complete_and_release(serial, &mut |serial| {
-            // SAFETY: the releasing worker sees the complete batch, which no lane has before it is added.
-            stage.count_entered(self.slot(serial).inputs[k].batch.with(|batch| unsafe { (*batch).n }));
-            if !stage.queue.add(serial) {
-                stage.done.offer(serial);
+            self.slot(serial).inputs[k].batch.with_mut(|batch| {
+                // SAFETY: the releasing worker sees the complete batch, which no lane has before it is added.
+                let batch = unsafe { &mut *batch };
+                if stage.deals == Dealer::Releaser && outcome.is_ok() {
+                    // SAFETY: the rows stay with the batch.
+                    outcome = unsafe { self.sort(k, batch.rows, true, batch, &mut worker.scratch, job) };
+                }
+                stage.count_entered(batch.n);
+                // A copy, because the batch may leave when the last part was added.
+                worker.parts.clone_from(&batch.parts);
+            });
+            if worker.parts.is_empty() {
+                stage.finish(serial);
+            } else if outcome.is_ok() {
+                stage.queue.add(serial, &worker.parts);
             }
         });
-        Ok(())
+        outcome
+    }
+
+    /// Hashes the keys of the rows for stage `k`, and puts the rows in the order of parts if there are several lanes. `stay`: the
+    /// rows stay with the batch.
+    ///
+    /// # Safety
+    /// The rows are readable, lie outside of the batch's sorted rows, and have the layout of the stage's inputs.
+    unsafe fn sort(
+        &self,
+        k: usize,
+        rows: Rows,
+        stay: bool,
+        batch: &mut Sorted,
+        scratch: &mut Scratch,
+        job: &Job,
+    ) -> Result<(), RunError> {
+        let (lanes, stage) = (&job.frame.lanes[k], &self.stages[k]);
+        let key = job.frame.chain.operators[stage.operator].key.expect("a partitioned operator has a key");
+        let numbered = self.numbered == Some(k);
+        // SAFETY: as the caller says.
+        unsafe {
+            scratch.hash(rows, key)?;
+            if lanes.count() == 1 {
+                batch.whole_with(rows, &mut scratch.hashes);
+                return Ok(());
+            }
+            match lanes.ranges() {
+                None => {
+                    let lane_of = |hashes: &[u64], row, count| lane_of(hashes[row], count);
+                    batch.sort(rows, &mut scratch.hashes, numbered, stay, lane_of)
+                }
+                Some(ranges) => {
+                    scratch.place(rows, key)?;
+                    let Scratch { hashes, positions, .. } = scratch;
+                    batch.sort(rows, hashes, numbered, stay, |_, row, _| ranges.range(positions[row]))
+                }
+            }
+        }
     }
 
     /// Delivers batch `serial`, and the batches that waited for it.
@@ -143,10 +198,10 @@ impl Pool {
 impl<'a> Passage<'a> {
     fn new(pool: &'a Pool, k: usize, slot: &'a Slot, job: &'a Job, events: Rows) -> Self {
         let chain = &job.frame.chain;
-        let destination = match job.frame.lanes.get(k).map(Lanes::count) {
+        let destination = match pool.stages.get(k) {
             None => Destination::Sink,
-            Some(1) => Destination::Lane,
-            Some(_) => Destination::Lanes,
+            Some(stage) if stage.lanes == 1 || stage.deals == Dealer::Releaser => Destination::Batch,
+            Some(_) => Destination::Parts,
         };
         let leaving = match pool.stages.get(k) {
             Some(stage) => &chain.operators[stage.operator].inputs,
@@ -154,7 +209,7 @@ impl<'a> Passage<'a> {
         };
         // An operator that alone puts out all rows that leave writes them where they stay.
         let last = match leaving[..] {
-            [Origin::Operator(index)] if !chain.kept[index] && destination != Destination::Lanes => Some(index),
+            [Origin::Operator(index)] if !chain.kept[index] && destination != Destination::Parts => Some(index),
             _ => None,
         };
         Self { pool, job, slot, k, events, destination, leaving, last }
@@ -199,7 +254,7 @@ impl<'a> Passage<'a> {
         unsafe { self.slot.inputs[stage].prepared() }
     }
 
-    /// Takes in the outputs of the stage in front, merged if it has several lanes. Returns how many rows come in.
+    /// Takes in the outputs of the stage in front, merged if they are of several parts. Returns how many rows come in.
     ///
     /// # Safety
     /// The lanes in front are done with the batch, and it is this worker's.
@@ -208,32 +263,22 @@ impl<'a> Passage<'a> {
             return Ok(self.events.n);
         }
         let (input, index) = (&self.slot.inputs[self.k - 1], self.pool.stages[self.k - 1].operator);
-        head.rows[index] = if let [only] = &input.outputs[..] {
-            // SAFETY: the lane is done, and the batch is this worker's.
-            let is_empty = input.batch.with(|batch| unsafe { (*batch).n == 0 });
-            only.with_mut(|output| {
-                // SAFETY: as above; no worker writes the outputs before the slot is reused.
-                let rows = unsafe { &mut (*output).rows };
-                if is_empty {
-                    // The lane never saw this batch: these are outputs of an older one.
-                    rows.clear();
-                }
-                &raw const *rows
-            })
-        } else {
+        head.rows[index] = input.batch.with(|batch| {
+            // SAFETY: all lanes are done with the batch, which is this worker's.
+            let batch = unsafe { &*batch };
+            if batch.parts.len() <= 1 {
+                // SAFETY: as above.
+                return Ok(unsafe { batch.only() });
+            }
             // SAFETY: as the caller says.
             let room = unsafe { self.room(index, head, &mut worker.buffers) };
             // SAFETY: the room is this worker's, or the batch's.
             let merged = unsafe { &mut *room };
             merged.clear();
-            input.batch.with(|batch| {
-                // SAFETY: all lanes are done with the batch.
-                let batch = unsafe { &*batch };
-                // SAFETY: as above.
-                unsafe { merge(batch, &input.outputs, merged) }
-            })?;
-            room
-        };
+            // SAFETY: as above.
+            unsafe { merge(batch, &mut worker.cursors, merged) }?;
+            Ok::<_, RunError>(room.cast_const())
+        })?;
         // SAFETY: it was written just now, or by the lane.
         Ok(unsafe { (*head.rows[index]).len() })
     }
@@ -290,14 +335,14 @@ impl<'a> Passage<'a> {
         Ok(outputs.len())
     }
 
-    /// Deals the rows that leave to the lanes of the stage behind. Returns how many there are.
+    /// Leaves the rows with the batch for the stage behind, or deals them to its lanes. Returns how many there are.
     ///
     /// # Safety
     /// As for `leave`.
-    unsafe fn deal(&self, serial: u64, head: &BatchHead, worker: &mut Worker) -> Result<usize, RunError> {
+    unsafe fn pass(&self, head: &BatchHead, worker: &mut Worker) -> Result<usize, RunError> {
         let (stage, input) = (&self.pool.stages[self.k], &self.slot.inputs[self.k]);
         let union = match self.destination {
-            Destination::Lanes => &raw mut worker.unions[stage.operator],
+            Destination::Parts => &raw mut worker.unions[stage.operator],
             // SAFETY: the batch is this worker's until it is released.
             _ => unsafe { input.with_buffer(|buffer| &raw mut *buffer) },
         };
@@ -308,39 +353,13 @@ impl<'a> Passage<'a> {
         input.batch.with_mut(|batch| {
             // SAFETY: the batch is this worker's until it is released.
             let batch = unsafe { &mut *batch };
-            match self.job.frame.chain.operators[stage.operator].key {
-                // SAFETY: the rows have the layout of the key's operator's inputs.
-                Some(key) => unsafe { self.sort(rows, key, batch, &mut worker.scratch) }?,
-                None => batch.whole(rows, &mut Vec::new()),
+            if stage.deals == Dealer::Releaser || self.job.frame.chain.operators[stage.operator].key.is_none() {
+                batch.whole(rows);
+            } else {
+                // SAFETY: the rows have the layout of the stage's inputs.
+                unsafe { self.pool.sort(self.k, rows, false, batch, &mut worker.scratch, self.job) }?;
             }
-            stage.queue.offer(serial, &|lane| batch.starts[lane] < batch.starts[lane + 1]);
             Ok(rows.n)
         })
-    }
-
-    /// Hashes the keys of the rows, and copies the rows into lane order if there are several lanes.
-    ///
-    /// # Safety
-    /// The rows are readable, lie outside of the batch's buffer, and have the layout of `key`'s operator's inputs.
-    unsafe fn sort(&self, rows: Rows, key: Key, batch: &mut Sorted, scratch: &mut Scratch) -> Result<(), RunError> {
-        // SAFETY: as the caller says.
-        unsafe {
-            scratch.hash(rows, key)?;
-            if self.destination == Destination::Lane {
-                batch.whole(rows, &mut scratch.hashes);
-                return Ok(());
-            }
-            let numbered = self.pool.numbered == Some(self.k);
-            match self.job.frame.lanes[self.k].ranges() {
-                None => {
-                    let lane_of = |row: usize, count| lane_of(scratch.hashes[row], count);
-                    batch.sort(rows, &scratch.hashes, numbered, lane_of)
-                }
-                Some(ranges) => {
-                    scratch.place(rows, key)?;
-                    batch.sort(rows, &scratch.hashes, numbered, |row, _| ranges.range(scratch.positions[row]))
-                }
-            }
-        }
     }
 }

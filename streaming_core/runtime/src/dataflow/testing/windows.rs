@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::dataflow::testing::pipelines::{Events, Row, emit, kernel};
 use crate::executor::Executor;
@@ -94,6 +94,12 @@ extern "C" fn result_kernel(context: *mut WindowContext) -> i64 {
     0
 }
 
+/// An operator that passes rows on.
+fn pass(inputs: &[i64], name: &str) -> Value {
+    let kernel = kernel::<0> as extern "C" fn(*mut BatchContext) -> i64 as usize as u64;
+    json!({"kind": "stateless", "name": name, "inputs": inputs, "kernel": kernel, "stride": STRIDE})
+}
+
 impl Windows {
     /// events -> window -> sink; or, `detour`:
     ///
@@ -102,12 +108,13 @@ impl Windows {
     ///         +---------+
     /// ```
     pub fn program(&self, detour: bool) -> Program {
+        // SAFETY: the kernels are functions of this file, for its rows and states.
+        unsafe { Program::parse(&self.json(detour).to_string()) }.unwrap()
+    }
+
+    fn json(&self, detour: bool) -> Value {
         let address = |kernel: extern "C" fn(*mut WindowContext) -> i64| kernel as usize as u64;
         let key = json!({"kind": "i64", "offset": 8});
-        let pass = |inputs: &[i64], name: &str| {
-            let kernel = kernel::<0> as extern "C" fn(*mut BatchContext) -> i64 as usize as u64;
-            json!({"kind": "stateless", "name": name, "inputs": inputs, "kernel": kernel, "stride": STRIDE})
-        };
         let mut program = json!({
             "kind": "dataflow", "event": {"stride": STRIDE}, "outputs": [0],
             "columns": [{"kind": "i64", "offset": 8}, {"kind": "i64", "offset": 16}],
@@ -130,7 +137,23 @@ impl Windows {
             program["operators"] = json!([pass(&[-1], "first"), pass(&[0, -1], "second"), window]);
             program["outputs"] = json!([2]);
         }
-        // SAFETY: the kernels are functions of this file, for its rows and states.
+        program
+    }
+
+    /// events -> window -> again -> sink; or, `through` an operator in between that takes the events too:
+    ///
+    /// ```text
+    /// events -+-> window -+-> pass -> again -> sink
+    ///         +-----------+
+    /// ```
+    pub fn chain(&self, through: bool) -> Program {
+        let mut program = self.json(false);
+        let mut again = program["operators"][0].clone();
+        (again["name"], again["inputs"]) = (json!("again"), json!([i64::from(through)]));
+        let between = if through { vec![pass(&[0, -1], "pass")] } else { Vec::new() };
+        program["outputs"] = json!([between.len() + 1]);
+        program["operators"].as_array_mut().unwrap().extend(between.into_iter().chain([again]));
+        // SAFETY: as for `program`.
         unsafe { Program::parse(&program.to_string()) }.unwrap()
     }
 
@@ -244,9 +267,6 @@ impl Single {
         let stream = |update: extern "C" fn(*mut WindowContext) -> i64| json!({"ts": {"kind": "i64", "offset": 8}, "keys": keys, "update": update as usize as u64});
         let streams = [stream(update_kernel::<{ FACTORS[0] }>), stream(update_kernel::<{ FACTORS[1] }>)];
         let (inputs, of, n) = if self.joins { (vec![0, -1], vec![0, 1], 2) } else { (vec![-1], vec![0], 1) };
-        let pass = json!({
-            "kind": "stateless", "name": "pass", "inputs": [-1], "kernel": address(kernel::<0>), "stride": STRIDE,
-        });
         let window = json!({
             "kind": "windowed", "name": "window", "inputs": inputs, "stride": STRIDE, "state_size": 16,
             "window": {
@@ -258,7 +278,7 @@ impl Single {
         let program = json!({
             "kind": "dataflow", "event": {"stride": STRIDE}, "outputs": [n - 1],
             "columns": [{"kind": "i64", "offset": 8}, {"kind": "i64", "offset": 16}],
-            "operators": if self.joins { vec![pass, window] } else { vec![window] },
+            "operators": if self.joins { vec![pass(&[-1], "pass"), window] } else { vec![window] },
         });
         // SAFETY: the kernels are functions of this file, for its rows and states.
         unsafe { Program::parse(&program.to_string()) }.unwrap()

@@ -300,6 +300,11 @@ impl Epochs {
         self.known().get(index)
     }
 
+    /// The number of the first epoch that is not forgotten.
+    pub fn first(&self) -> usize {
+        self.known().first
+    }
+
     /// A replica leaves all epochs before number `index`, because it has taken all rows of earlier events. `watermark`: that
     /// of a replica with cells.
     #[inline]

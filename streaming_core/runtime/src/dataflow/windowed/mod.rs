@@ -9,8 +9,8 @@
 //!
 //! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
 //! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a
-//! barrier (`replica/barrier.rs`). One of them adds and removes the readers. The gate of the outputs stays ours: it orders
-//! rows by rank, so the replicas need not be sources of an elastic ScaleGate.
+//! barrier (`replica/barrier.rs`). One of them adds and removes the readers there, and the sources of the elastic ScaleGate
+//! that takes the outputs.
 //!
 //! *SN*, the baseline: every replica has cells of its own, and copies of all rows that it takes. When keys get other owners,
 //! replicas copy state (`transfer.rs`). All else is the same code.

@@ -1,5 +1,6 @@
 //! `no_lock`: `lock` without locks, and so without the counter that orders their insertion (TStream, section VI-B). It is a
-//! bound on the throughput of the other schemes, not a result: transactions interleave in any way.
+//! bound on the throughput of `lock`, `mvlk` and `pat`, not a result: transactions interleave in any way. `tstream` and `owners`
+//! order accesses without locks, so they can be faster.
 //!
 //! **Tables without containers** need no protection to be memory-safe. Kernels compute addresses from row numbers alone, and
 //! never from the content of a row. So a race can only make values stale or torn. The racing accesses are those of compiled

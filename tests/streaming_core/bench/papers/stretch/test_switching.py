@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 
-from streaming_core.bench.papers.stretch import switching
 from streaming_core.bench.papers.stretch.vsn import SHARED
 from streaming_core.bench.race import requests
 from streaming_core.bench.race.race import Race
@@ -19,8 +18,6 @@ from streaming_core.bench.race.turns import Pass
 from streaming_core.cli import main
 from streaming_core.run.report import Reconfiguration, Sample
 from streaming_core.run.way import Pinned
-
-KINDS = ("no", "halves", "swaps", "between")
 
 
 @pytest.fixture(autouse=True)
@@ -219,46 +216,16 @@ def test_the_command_runs_question_four(monkeypatch, capsys):
     [experiment] = json.loads(capsys.readouterr().out)["experiments"]
     assert experiment["name"] == "q4"
     rows = experiment["rows"]
-    assert [(row["result"], row["switched"], row.get("batch")) for row in rows] == [
-        ("yardstick", "no", None),
-        *(("equal", kind, 256) for _ in SHARED for kind in KINDS for _ in switching.LOADS),
+    assert [(row["result"], row.get("batch"), row.get("parallelism")) for row in rows] == [
+        ("yardstick", None, None),
+        *(("equal", batch, one) for batch in (1, 256) for one in SHARED),
     ]
     for row in rows[1:]:
         # The first request precedes the first event.
-        assert (row.get("switches", 0) > 0) == (row.get("loaded_switches", 0) > 0) == (row["switched"] != "no")
+        assert row["switches"] > 0
+        assert row["loaded_switches"] > 0
         assert row["gap_max_us"] > 0
         assert row["loaded_near_p99_us"] > 0
-
-
-def test_rows_are_named_by_requests_and_threads():
-    rows = [{"threads": 1}, {"threads": 2, "switched": "halves"}, {"threads": 2, "plan": {"count": [0, 1, 0]}}]
-    switching._describe(rows)
-    assert [one["switched"] for one in rows] == ["no", "halves", "no"]
-    assert [one["placement"] for one in rows] == ["no, 1 thread", "halves, 2 threads", "no, 2 threads"]
-    assert [one["replicas"] for one in rows] == [1, 2, 3]
-
-
-@pytest.mark.slow
-def test_states_count_open_windows():
-    params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
-    one = {"advance": switching.ONE_WINDOW, "size": switching.ONE_WINDOW}
-
-    def counted(params, events, app="wordcount"):
-        race = Race(app, params, events)
-        figures = switching._count(race)
-        race.outputs()
-        return figures, race.loop.finish(race.events).to_pylist()
-
-    # Every word occurs, first in a tweet or after others, and one window holds all of them.
-    figures, outputs = counted(params | one, 500)
-    assert figures["states"] == 100
-    # An entry: header, the text's place, the count, and the text itself (runtime/ABI.md).
-    assert figures["state_bytes"] == sum(16 + 8 + 8 + len(row["word"]) for row in outputs)
-    figures, _ = counted(params | {"advance": 60_000, "size": 120_000}, 9000)
-    assert figures["states"] == 200
-    figures, outputs = counted(params | one | {"vocabulary": 3}, 50, "paircount")
-    assert figures["states"] == len(outputs)
-    assert figures["state_bytes"] == sum(16 + 16 + 8 + len(row["first"]) + len(row["second"]) for row in outputs)
 
 
 def test_gaps_and_latencies_without_switches_come_from_equal_ways():

@@ -14,8 +14,12 @@
 //!
 //! Readers pass dummy and flush tuples without returning them. Of concurrent calls of one membership operation, one caller
 //! wins. A test-and-set variable for each operation decides. A call returns true only if it has added or removed all
-//! members that were left to add or remove. Only members may call. A reader is a member for a *term*, so a former reader
-//! that comes late changes nothing, even if others have added it again meanwhile.
+//! members that were left to add or remove. Only members may call. A member is one for a *term*. So a former member that comes
+//! late changes nothing, even if others have added it again meanwhile.
+//!
+//! `vsn_esg` has such a gate in front of each windowed operator (ESG_in) and behind it (ESG_out; section 7, figure 5). The
+//! sources of ESG_out are the replicas that own cells. So a reconfiguration adds and removes sources there
+//! (`windowed/replica/barrier.rs`). Between two windowed operators, ESG_out of the first one is ESG_in of the second one.
 //!
 //! Our own: a new reader starts where the caller released last. It also gets the tuples that the caller has taken since. So
 //! the row that triggers a reconfiguration reaches the joining readers, as theorem 3 wants it. A source adds a batch and its
@@ -39,11 +43,6 @@
 //! that adds or removes them writes these, and it holds the lock. `term`, `busy` and the counts of changes belong to the
 //! holders of the lock.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "outputs have a gate of their own, so no executor changes the sources")
-)]
-
 use crate::dataflow::channel::gate::key::{Order, SortKey};
 use crate::dataflow::channel::skip_list::{self, LEVELS, Tuple};
 use crate::threads::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, CachePadded, Mutex, Ordering, UnsafeCell, lock};
@@ -56,8 +55,8 @@ type Handles = skip_list::Handles<What>;
 /// What the list holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The address of a row, and the number of its stream.
-    Row { place: *const u8, stream: u64 },
+    /// The address of a row, the hash of its key, and the number of the reader whose row it is, where readers share the rows.
+    Row { place: *const u8, hash: u64, reader: u32 },
     /// A control tuple (STRETCH, section 7): `epoch` begins with the next event.
     Control { epoch: usize },
     /// After all rows of a batch, and of all events up to its own. `last`: the source is done with the block.
@@ -100,6 +99,8 @@ struct ElasticScaleGate {
 struct SourceEntry {
     /// The event of its latest watermark. `ABSENT`: it is no source.
     clock: AtomicI64,
+    /// Odd while it is a source. Each change counts.
+    term: AtomicU64,
     line: UnsafeCell<Line>,
 }
 
@@ -107,10 +108,31 @@ struct SourceEntry {
 #[derive(Debug)]
 struct Line {
     handles: Handles,
-    /// The nodes of each batch in turn, and the event of the mark.
-    turns: Box<[(Vec<Node>, i64)]>,
-    /// The number of batches so far.
+    /// The nodes of each batch in turn.
+    nodes: Box<[Vec<Node>]>,
+    marks: Marks,
+}
+
+/// The marks of a source.
+#[derive(Debug, Clone)]
+struct Marks {
+    /// The number of marks so far.
     added: u64,
+    /// The events of the last ones, in turn.
+    events: Box<[i64]>,
+}
+
+impl Marks {
+    fn note(&mut self, upto: i64) {
+        self.events[(self.added % self.events.len() as u64) as usize] = upto;
+        self.added += 1;
+    }
+
+    /// The event of the last one.
+    fn last(&self) -> i64 {
+        let turns = self.events.len() as u64;
+        self.events[((self.added + turns - 1) % turns) as usize]
+    }
 }
 
 #[derive(Debug)]
@@ -130,8 +152,9 @@ struct Position {
     at: *const Node,
     /// Per source, the number of passed marks.
     passed: Vec<u64>,
-    /// Whether each source is done with the block.
+    /// Whether each source is done with the block, as all are that are absent.
     done: Vec<bool>,
+    is_absent: Vec<bool>,
     /// The latest control tuple that it has passed: its event and epoch.
     control: Option<(i64, usize)>,
     /// Whether that one has not triggered yet.
@@ -151,6 +174,10 @@ unsafe impl Send for ElasticScaleGate {}
 pub struct Feed {
     gate: Arc<ElasticScaleGate>,
     number: usize,
+    /// The term in which it is a source; even: it is none.
+    term: u64,
+    /// Its marks. While it waits at a barrier, others may write those in its line.
+    marks: Marks,
 }
 
 /// A reader's end.
@@ -172,20 +199,23 @@ unsafe impl Send for Reader {}
 /// the beginning. At least one reader must be. A source waits when `slots` of its watermarks are not acknowledged.
 pub fn elastic_scale_gate(sources: &[bool], readers: &[bool], slots: usize) -> (Vec<Feed>, Vec<Reader>) {
     let mark = What::Watermark { last: false };
-    // Of `slots` batches, the one at hand, and one for a flush or dummy.
-    let turns = || (0..slots + 2).map(|_| (Vec::new(), i64::MIN)).collect();
+    // Of `slots` batches, the one at hand, and the flush and dummy of a source that comes back. It seldom waits for nodes then.
+    let turns = slots + 4;
+    let marks = || Marks { added: 0, events: vec![i64::MIN; turns].into() };
     let source = |(number, &is_source): (usize, &bool)| SourceEntry {
         clock: AtomicI64::new(if is_source { i64::MIN } else { ABSENT }),
+        term: AtomicU64::new(u64::from(is_source)),
         line: UnsafeCell::new(Line {
             handles: Handles::new(std::ptr::null(), number as u64),
-            turns: turns(),
-            added: 0,
+            nodes: (0..turns).map(|_| Vec::new()).collect(),
+            marks: marks(),
         }),
     };
     let position = |at| Position {
         at,
         passed: vec![0; sources.len()],
-        done: vec![false; sources.len()],
+        done: sources.iter().map(|is_source| !is_source).collect(),
+        is_absent: sources.iter().map(|is_source| !is_source).collect(),
         control: None,
         is_pending: false,
         upto: i64::MIN,
@@ -210,7 +240,13 @@ pub fn elastic_scale_gate(sources: &[bool], readers: &[bool], slots: usize) -> (
         // SAFETY: no other thread knows it yet.
         entry.line.with_mut(|line| unsafe { (*line).handles = Handles::new(head, number as u64) });
     }
-    let feeds = (0..sources.len()).map(|number| Feed { gate: gate.clone(), number }).collect();
+    let feed = |(number, &is_source): (usize, &bool)| Feed {
+        gate: gate.clone(),
+        number,
+        term: u64::from(is_source),
+        marks: marks(),
+    };
+    let feeds = sources.iter().enumerate().map(feed).collect();
     let end = |(number, &is_reader): (usize, &bool)| Reader {
         gate: gate.clone(),
         number,
@@ -249,7 +285,7 @@ impl ElasticScaleGate {
             let released = |reader: &CachePadded<ReaderEntry>| {
                 // ORDERING: Acquire, both; the first for what its adder wrote, the second because the reader is done with the
                 // nodes and rows before the mark.
-                let is_present = is_reader(reader.term.load(Ordering::Acquire));
+                let is_present = is_member(reader.term.load(Ordering::Acquire));
                 is_present.then(|| reader.released[source].load(Ordering::Acquire))
             };
             let least = self.readers.iter().filter_map(released).min().unwrap_or(added);
@@ -261,11 +297,11 @@ impl ElasticScaleGate {
     }
 
     /// Whether the nodes for the next batch of a source are free; see the module.
-    fn has_nodes(&self, source: usize, line: &Line) -> bool {
-        let turns = line.turns.len() as u64;
-        let Some(former) = line.added.checked_sub(turns) else { return true };
-        let upto = line.turns[(line.added % turns) as usize].1;
-        self.acknowledged(source, line.added) >= former + 2 && upto < self.least_clock(Some(source))
+    fn has_nodes(&self, source: usize, marks: &Marks) -> bool {
+        let turns = marks.events.len() as u64;
+        let Some(former) = marks.added.checked_sub(turns) else { return true };
+        let upto = marks.events[(marks.added % turns) as usize];
+        self.acknowledged(source, marks.added) >= former + 2 && upto < self.least_clock(Some(source))
     }
 
     /// Adds a batch to the line of a source, which ends with `mark` at `upto`.
@@ -279,8 +315,8 @@ impl ElasticScaleGate {
         tuples: &[(Order, What)],
         (mark, upto): (What, i64),
     ) {
-        let turn = (line.added % line.turns.len() as u64) as usize;
-        let (nodes, of) = &mut line.turns[turn];
+        let turn = (line.marks.added % line.nodes.len() as u64) as usize;
+        let nodes = &mut line.nodes[turn];
         if nodes.len() <= tuples.len() {
             *nodes = (0..(tuples.len() + 1).next_power_of_two()).map(|_| Node::new(mark)).collect();
         }
@@ -292,7 +328,7 @@ impl ElasticScaleGate {
         let tuple = Tuple { order: Order::behind(upto), source, started, what: mark };
         // SAFETY: as above; there is one node more than tuples.
         unsafe { line.handles.add(&raw const nodes[tuples.len()], tuple, LEVELS) };
-        (*of, line.added) = (upto, line.added + 1);
+        line.marks.note(upto);
     }
 
     /// Does a membership operation unless another caller is at it. Returns whether `work` has changed something.
@@ -311,43 +347,69 @@ impl ElasticScaleGate {
         has_changed
     }
 
-    fn is_source(&self, number: usize) -> bool {
+    /// The term of a source.
+    fn source_term(&self, source: usize) -> u64 {
         // ORDERING: Acquire; a source that was added finds its line.
-        self.sources[number].clock.load(Ordering::Acquire) != ABSENT
+        self.sources[source].term.load(Ordering::Acquire)
     }
 
+    /// The term of a reader.
     fn term(&self, reader: usize) -> u64 {
         // ORDERING: Acquire; a reader that was added finds its start. A thread that sees a member gone sees what it did.
         self.readers[reader].term.load(Ordering::Acquire)
     }
 }
 
-/// Whether a reader is a member in a term.
-fn is_reader(term: u64) -> bool {
+/// Whether a source or reader is a member in a term.
+fn is_member(term: u64) -> bool {
     term % 2 == 1
 }
 
 impl Feed {
-    /// Whether it is a source.
-    pub fn is_source(&self) -> bool {
-        self.gate.is_source(self.number)
+    /// Whether it is a source, and in the term that it knows of.
+    pub fn is_present(&self) -> bool {
+        is_member(self.term) && self.gate.source_term(self.number) == self.term
+    }
+
+    /// Whether number `source` is a source now.
+    pub fn has(&self, source: usize) -> bool {
+        is_member(self.gate.source_term(source))
+    }
+
+    /// Learns of the new term if it was added. Returns the event of the dummy then: its tuples are of later events.
+    pub fn join(&mut self) -> Option<i64> {
+        let term = self.gate.source_term(self.number);
+        if !is_member(term) || term == self.term {
+            return None;
+        }
+        // Nothing removes it before it has joined and left.
+        self.term = term;
+        // SAFETY: the adder has written it, and no thread writes it before this source is removed.
+        self.gate.sources[self.number].line.with(|line| unsafe { self.marks.clone_from(&(*line).marks) });
+        Some(self.marks.last())
+    }
+
+    /// The number of marks, as far as it knows.
+    pub fn added(&self) -> u64 {
+        self.marks.added
     }
 
     /// The number of its watermarks, dummies and flushes that all readers have passed and released.
     pub fn acknowledged(&self) -> u64 {
-        // SAFETY: a source alone is at its line.
-        let added = self.gate.sources[self.number].line.with(|line| unsafe { (*line).added });
-        self.gate.acknowledged(self.number, added)
+        self.gate.acknowledged(self.number, self.marks.added)
     }
 
-    /// Whether it may add a batch.
+    /// Whether it may add a batch. Once it may, it may until it does.
     pub fn has_room(&self) -> bool {
-        // SAFETY: as above.
-        self.gate.sources[self.number].line.with(|line| unsafe {
-            let added = (*line).added;
-            added - self.gate.acknowledged(self.number, added) < self.gate.slots
-                && self.gate.has_nodes(self.number, &*line)
-        })
+        self.marks.added.saturating_sub(self.acknowledged()) < self.gate.slots
+            && self.gate.has_nodes(self.number, &self.marks)
+    }
+
+    /// The number of times that sources were added or removed.
+    #[cfg(all(test, not(shuttle)))]
+    pub fn changes(&self) -> u64 {
+        // ORDERING: Relaxed; no other thread is at work.
+        self.gate.changes_of_sources.load(Ordering::Relaxed)
     }
 
     /// Adds tuples of events up to `upto`, in their order, and then a watermark.
@@ -365,21 +427,23 @@ impl Feed {
             // SAFETY: as the caller says; a source alone is at its line.
             unsafe { ElasticScaleGate::insert(&mut *line, self.number, started, tuples, mark) }
         });
+        self.marks.note(upto);
         // ORDERING: Release; a reader that sees it finds all of this source's nodes up to there.
         entry.clock.store(upto, Ordering::Release);
     }
 
     /// Makes sources of those of `numbers` that are none. They may add tuples of events that neither the caller nor they
-    /// themselves have announced. Returns whether the call has added some, and all that were missing. It has not if another caller has won, if the
-    /// caller is no source, or if the nodes of a source are still in use.
-    pub fn add_sources(&mut self, numbers: &[usize]) -> bool {
+    /// themselves have announced (lemma 3). Returns whether the call has added some, and all that were missing. It has not if
+    /// another caller has won, if the caller is no source, or if the nodes of a source are still in use.
+    pub fn add_sources(&self, numbers: &[usize]) -> bool {
         let (gate, own) = (&*self.gate, self.number);
         gate.change(Operation::AddSources, || {
-            let missing = || numbers.iter().copied().filter(|&number| !gate.is_source(number));
-            // SAFETY: the lines are of absent sources, and the caller holds the lock.
-            let has_nodes =
-                |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
-            if !self.is_source() || missing().next().is_none() || !missing().all(has_nodes) {
+            let missing = || numbers.iter().copied().filter(|&number| !self.has(number));
+            let has_nodes = |number: usize| {
+                // SAFETY: the line is of an absent source, and the caller holds the lock.
+                gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &(*line).marks) })
+            };
+            if !self.is_present() || missing().next().is_none() || !missing().all(has_nodes) {
                 return false;
             }
             // ORDERING: Relaxed; only this source writes it.
@@ -392,15 +456,14 @@ impl Feed {
                     // SAFETY: as above.
                     unsafe {
                         // The marks of a source ascend, also if it was a source before.
-                        let turns = &(*line).turns;
-                        let former = ((*line).added + turns.len() as u64 - 1) % turns.len() as u64;
-                        let upto = clock.max(turns[former as usize].1);
+                        let upto = clock.max((*line).marks.last());
                         ElasticScaleGate::insert(&mut *line, number, u64::MAX, &[], (What::Dummy, upto));
                         upto
                     }
                 });
-                // ORDERING: Release; the new source finds its line.
+                // ORDERING: Release, both; readers find the dummy, and the new source finds its line.
                 entry.clock.store(upto, Ordering::Release);
+                entry.term.fetch_add(1, Ordering::Release);
             }
             // ORDERING: Release, after the clocks and before the caller's next watermark; see `least_clock`.
             gate.changes_of_sources.fetch_add(1, Ordering::Release);
@@ -414,14 +477,15 @@ impl Feed {
     ///
     /// # Safety
     /// These sources are in no call, and their calls so far happened before this one.
-    pub unsafe fn remove_sources(&mut self, numbers: &[usize]) -> bool {
+    pub unsafe fn remove_sources(&self, numbers: &[usize]) -> bool {
         let gate = &*self.gate;
         gate.change(Operation::RemoveSources, || {
-            let present = || numbers.iter().copied().filter(|&number| gate.is_source(number));
-            // SAFETY: the sources are in no call, as the caller says, and the caller holds the lock.
-            let has_nodes =
-                |number: usize| gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &*line) });
-            if !self.is_source() || present().next().is_none() || !present().all(has_nodes) {
+            let present = || numbers.iter().copied().filter(|&number| self.has(number));
+            let has_nodes = |number: usize| {
+                // SAFETY: the source is in no call, as the caller says, and the caller holds the lock.
+                gate.sources[number].line.with(|line| unsafe { gate.has_nodes(number, &(*line).marks) })
+            };
+            if !self.is_present() || present().next().is_none() || !present().all(has_nodes) {
                 return false;
             }
             for number in present() {
@@ -432,8 +496,9 @@ impl Feed {
                 entry.line.with_mut(|line| unsafe {
                     ElasticScaleGate::insert(&mut *line, number, u64::MAX, &[], (What::Flush, upto));
                 });
-                // ORDERING: Release; readers find all nodes of the source.
+                // ORDERING: Release, both; readers find all nodes of the source, and its next adder finds its line.
                 entry.clock.store(ABSENT, Ordering::Release);
+                entry.term.fetch_add(1, Ordering::Release);
             }
             // ORDERING: Release, as for `add_sources`.
             gate.changes_of_sources.fetch_add(1, Ordering::Release);
@@ -445,18 +510,18 @@ impl Feed {
 impl Reader {
     /// Whether it is a reader, and in the term that it knows of.
     pub fn is_present(&self) -> bool {
-        is_reader(self.term) && self.gate.term(self.number) == self.term
+        is_member(self.term) && self.gate.term(self.number) == self.term
     }
 
     /// Whether it was added, and has not joined.
     pub fn is_invited(&self) -> bool {
         let term = self.gate.term(self.number);
-        is_reader(term) && term != self.term
+        is_member(term) && term != self.term
     }
 
     /// Whether number `reader` is a reader now.
     pub fn has(&self, reader: usize) -> bool {
-        is_reader(self.gate.term(reader))
+        is_member(self.gate.term(reader))
     }
 
     /// Goes to its start if it was added. Returns whether it was.
@@ -470,6 +535,13 @@ impl Reader {
         self.gate.readers[self.number].start.with(|start| unsafe { self.start.clone_from(&*start) });
         self.now.clone_from(&self.start);
         true
+    }
+
+    /// A block begins.
+    pub fn begin(&mut self) {
+        for position in [&mut self.start, &mut self.now] {
+            position.done.clone_from(&position.is_absent);
+        }
     }
 
     /// The event up to which tuples are ready.
@@ -495,7 +567,9 @@ impl Reader {
             }
             match tuple.what {
                 What::Dummy | What::Flush => {
+                    let is_absent = tuple.what == What::Flush;
                     self.now.passed[tuple.source] += 1;
+                    (self.now.is_absent[tuple.source], self.now.done[tuple.source]) = (is_absent, is_absent);
                     self.now.at = next;
                 }
                 _ => return Some(tuple),

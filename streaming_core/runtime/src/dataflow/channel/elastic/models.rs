@@ -5,7 +5,7 @@ use crate::threads::sync::thread;
 use crate::threads::testing::interleave;
 
 fn row(seq: i64) -> (Order, What) {
-    (Order { seq, ..Order::FIRST }, What::Row { place: std::ptr::null(), stream: 0 })
+    (Order { seq, ..Order::FIRST }, What::Row { place: std::ptr::null(), hash: 0, reader: 0 })
 }
 
 /// Adds rows of these events, up to `upto`, if there is room.
@@ -121,7 +121,7 @@ fn loom_a_new_source_holds_back_what_is_behind() {
             assert!(add(&mut caller, &[0], 0));
             assert!(caller.add_sources(&[0]));
             let other = thread::spawn(move || {
-                assert!(new.is_source() && add(&mut new, &[1], 2));
+                assert!(new.join() == Some(0) && add(&mut new, &[1], 2));
                 new
             });
             assert!(add(&mut caller, &[2], 2));
@@ -153,7 +153,41 @@ fn loom_what_a_removed_source_has_added_becomes_ready() {
         let mut seen = take(&mut reader).unwrap();
         seen.extend(take(&mut reader).unwrap());
         let _first = removes.join().unwrap();
-        assert!(!second.is_source());
+        assert!(!second.is_present());
+        seen.extend(take(&mut reader).unwrap());
+        assert_eq!(seen, [0, 1, 2, 3]);
+    });
+}
+
+/// At a barrier two sources hand over to a third one: each of them calls both operations. One call of each wins, and a call
+/// that comes late changes nothing. All rows come in order, whatever the reader sees meanwhile.
+#[test]
+fn loom_sources_hand_over() {
+    interleave(2, || {
+        let (mut feeds, mut readers) = elastic_scale_gate(&[true, true, false], &[true], 2);
+        let (mut third, mut second, mut first) = (feeds.remove(2), feeds.remove(1), feeds.remove(0));
+        let mut reader = readers.remove(0);
+        assert!(add(&mut first, &[0], 1) && add(&mut second, &[1], 1));
+        let hand_over = |feed: &Feed| {
+            let has_added = feed.add_sources(&[2]);
+            // SAFETY: this source calls nothing else, and the first one is at the barrier, where it only calls this.
+            let has_removed = feed.has(2) && unsafe { feed.remove_sources(&[0]) };
+            (has_added, has_removed)
+        };
+        let caller = thread::spawn(move || {
+            let won = hand_over(&first);
+            (first, won)
+        });
+        let mut seen = take(&mut reader).unwrap();
+        let won = hand_over(&second);
+        let (first, also) = caller.join().unwrap();
+        // A call may fail because the other one is at it. Then no caller has come since.
+        let again = hand_over(&second);
+        assert_eq!([won.0, also.0, again.0].iter().filter(|&&won| won).count(), 1);
+        assert_eq!([won.1, also.1, again.1].iter().filter(|&&won| won).count(), 1);
+        assert!(!first.is_present() && !first.add_sources(&[0]) && first.changes() == 2);
+        assert_eq!(third.join(), Some(1));
+        assert!(add(&mut third, &[2], 3) && add(&mut second, &[3], 3));
         seen.extend(take(&mut reader).unwrap());
         assert_eq!(seen, [0, 1, 2, 3]);
     });

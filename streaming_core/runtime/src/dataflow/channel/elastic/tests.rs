@@ -22,8 +22,10 @@ impl World {
     }
 
     fn add(&mut self, source: usize, seqs: &[i64], upto: i64) {
-        let row = |&seq: &i64| (Order { seq, ..Order::FIRST }, What::Row { place: std::ptr::null(), stream: 0 });
-        assert!(self.feeds[source].is_source() && self.feeds[source].has_room());
+        let row =
+            |&seq: &i64| (Order { seq, ..Order::FIRST }, What::Row { place: std::ptr::null(), hash: 0, reader: 0 });
+        self.feeds[source].join();
+        assert!(self.feeds[source].is_present() && self.feeds[source].has_room());
         // SAFETY: it is a source with room, and there is no other thread.
         unsafe { self.feeds[source].add(&seqs.iter().map(row).collect::<Vec<_>>(), upto, 0, false) };
     }
@@ -145,8 +147,28 @@ fn what_a_removed_source_has_added_becomes_ready() {
     assert_eq!(world.take(0), [(0, 0), (1, 1), (2, 1)]);
     assert!(world.remove_sources(0, &[1]) && !world.remove_sources(0, &[1]));
     assert_eq!(world.take(0), [(4, 0)]);
-    // The flush was passed, and there is no room to forget.
+    // The flush was passed too.
     assert_eq!(world.feeds[1].acknowledged(), 2);
+}
+
+#[test]
+fn a_source_that_was_removed_changes_nothing_even_if_it_was_added_again() {
+    let mut world = World::new(2, 1, 4);
+    world.add(0, &[0], 1);
+    world.add(1, &[1], 1);
+    assert!(world.remove_sources(0, &[1]));
+    assert!(!world.feeds[1].is_present() && !world.feeds[1].add_sources(&[2]));
+    world.add(0, &[2], 3);
+    assert!(world.feeds[0].add_sources(&[1]));
+    // It does not know of its new term yet.
+    assert!(!world.feeds[1].add_sources(&[2]) && !world.remove_sources(1, &[0]));
+    assert_eq!((world.feeds[1].join(), world.feeds[1].join()), (Some(3), None));
+    assert!(world.feeds[1].add_sources(&[2]) && world.remove_sources(1, &[0]));
+    assert_eq!(world.take(0), [(0, 0), (1, 1), (2, 0)]);
+    world.add(1, &[4], 5);
+    world.add(2, &[5], 5);
+    assert_eq!(world.take(0), [(4, 1), (5, 2)]);
+    assert_eq!(world.feeds[0].changes(), 4);
 }
 
 #[test]
@@ -155,14 +177,14 @@ fn a_source_whose_nodes_are_in_use_is_not_added() {
     world.add(0, &[], 0);
     let added = (0..10).filter(|_| world.feeds[0].add_sources(&[1]) && world.remove_sources(0, &[1])).count();
     // A dummy and a flush each, and the reader has passed none.
-    assert_eq!(added, (SLOTS + 2) / 2);
+    assert_eq!(added, (SLOTS + 4) / 2);
     world.take(0);
     assert!(!world.feeds[0].add_sources(&[1]) && !world.remove_sources(0, &[1]));
     // Behind a later event they are free.
     world.remove_sources(0, &[1]);
     world.add(0, &[], 1);
     world.take(0);
-    let is_source = world.feeds[1].is_source();
+    let is_source = world.feeds[0].has(1);
     assert!(if is_source { world.remove_sources(0, &[1]) } else { world.feeds[0].add_sources(&[1]) });
 }
 
@@ -182,9 +204,7 @@ fn nodes_are_used_again_while_members_come_and_go() {
     }
     for feed in &world.feeds {
         // SAFETY: there is no other thread.
-        let most = feed.gate.sources[feed.number]
-            .line
-            .with(|line| unsafe { (*line).turns.iter().map(|(nodes, _)| nodes.len()).max() });
+        let most = feed.gate.sources[feed.number].line.with(|line| unsafe { (*line).nodes.iter().map(Vec::len).max() });
         assert_eq!(most, Some(32));
     }
 }
@@ -254,6 +274,7 @@ proptest! {
                     prop_assert!(clocks[one].is_some() && clocks[other].is_none());
                     latest[other] = latest[other].max(clocks[one].unwrap());
                     clocks[other] = Some(latest[other]);
+                    prop_assert!(world.feeds[other].join().is_some());
                 },
                 _ => if world.remove_sources(one, &[other]) {
                     prop_assert!(clocks[one].is_some() && clocks[other].is_some());

@@ -31,8 +31,7 @@ pub mod key;
 mod lists;
 mod source;
 
-pub use source::Source;
-use source::place;
+pub use source::{Source, place};
 
 use key::{Numbered, Order, SortKey};
 use lists::{Entry, Lists};
@@ -54,6 +53,8 @@ struct Manner {
     whole: bool,
     /// Whether rows are numbered before the sink. Then no row has a rank.
     numbered: bool,
+    /// Whether small batches of one source are taken at once, as those of several are.
+    joins: bool,
 }
 
 impl Manner {
@@ -83,7 +84,7 @@ impl Gate {
     pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
         debug_assert!(!(united && prepared), "a gate over several streams has no prepared outputs");
-        let manner = Manner { ranked, united, prepared, whole: false, numbered: false };
+        let manner = Manner { ranked, united, prepared, whole: false, numbered: false, joins: false };
         Self {
             sources,
             ordered,
@@ -98,6 +99,12 @@ impl Gate {
     /// One that takes whole events, if `whole`, from sources that put them out so.
     pub fn that_takes(self, whole: bool) -> Self {
         Self { manner: Manner { whole, ..self.manner }, ..self }
+    }
+
+    /// One that takes small batches of one source at once, if `joins`.
+    pub fn that_joins(self, joins: bool) -> Self {
+        let joins = joins && !self.manner.prepared;
+        Self { manner: Manner { joins, ..self.manner }, ..self }
     }
 
     /// A gate whose rows are numbered before the sink, if `numbered`.
@@ -219,7 +226,7 @@ unsafe fn take<K: SortKey>(
     lists: &mut Lists<K>,
     taken: &mut Taken,
 ) -> Result<(), RunError> {
-    let least = if sources.len() > 1 { IN_PLACE } else { 0 };
+    let least = if sources.len() > 1 || manner.joins { IN_PLACE } else { 0 };
     // Batches all of whose rows, or events, come before those of every other source.
     while taken.rows.n == 0 && taken.places.len() < MOST {
         // The earliest row there is, or what is known where there is none, whose that is and where; the next one's.

@@ -259,6 +259,6 @@ impl Source {
 
 /// Where a row of a jumbo tuple lies.
 #[inline(always)]
-pub(super) fn place(jumbo: &Jumbo, position: usize) -> *const u8 {
+pub fn place(jumbo: &Jumbo, position: usize) -> *const u8 {
     jumbo.rows.start.wrapping_add(position * jumbo.rows.stride)
 }

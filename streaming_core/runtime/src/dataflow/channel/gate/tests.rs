@@ -60,6 +60,20 @@ fn rows_wait_until_no_earlier_one_can_come() {
     assert_eq!(take(), (false, vec![], 9, true));
 }
 
+/// Of one source, a gate takes a batch after the other, or all that are there.
+#[test]
+fn small_batches_of_one_source_may_come_together() {
+    for joins in [false, true] {
+        let outlets = [Outlet::new(3, 1, || Jumbo::new(16, 1, 0))];
+        let mut gate = Gate::new(vec![Source::new(0, 0, 0, None)], true, false, false).that_joins(joins);
+        let mut taken = Taken::new(16);
+        (0..3).for_each(|seq| put_out(&outlets[0], &[seq], seq, seq == 2));
+        // SAFETY: there is no other thread.
+        assert!(unsafe { gate.take(&outlets, Text::empty(), &mut taken) }.unwrap());
+        assert_eq!((taken.rows.n, taken.last), if joins { (3, true) } else { (1, false) });
+    }
+}
+
 /// A batch worth it is handed on as it lies and its slot given back only when that is over; small ones come together.
 #[test]
 fn rows_are_read_where_they_were_put_out() {

@@ -1,4 +1,4 @@
-//! Mergers: tasks of channel `merge_sort` and of elastic ScaleGates that pass on the rows of several streams in one order.
+//! Mergers: tasks of channel `merge_sort` that pass on the rows of several streams in one order.
 
 use crate::dataflow::pinned::task::{Step, Task};
 use crate::error::RunError;

@@ -20,7 +20,7 @@ pub(super) enum Role {
     Operator { operator: usize, lane: usize },
     /// Finds the keys of rows for all replicas of a windowed operator.
     Keys(Keys),
-    /// Puts streams into one order for the replica behind it, or for the sink (the extra operators that Viper does without).
+    /// Puts streams into one order for the replica behind it, or for the sink (Viper's operator layer).
     Merge { operator: Option<usize> },
     /// Takes the outputs of the events of its ranges.
     Sink { number: usize },

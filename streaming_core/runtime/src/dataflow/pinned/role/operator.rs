@@ -1,12 +1,11 @@
 //! Replicas of operators: tasks that run an operator on the rows that they take.
 
-use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::Jumbo;
 use crate::dataflow::channel::rank::{Rank, path_too_long};
 use crate::dataflow::operator::truncate;
 use crate::dataflow::pinned::numbering::number;
 use crate::dataflow::pinned::role::failures::{note, order};
-use crate::dataflow::pinned::role::windowed;
+use crate::dataflow::pinned::role::windowed::{self, Prepared};
 use crate::dataflow::pinned::route::{Route, prepare, route};
 use crate::dataflow::pinned::task::{Step, Task};
 use crate::error::RunError;
@@ -15,13 +14,14 @@ use crate::rows::view::Rows;
 /// Runs replica `lane` of `operator` on the rows that the task took, and puts out the results.
 pub fn run(task: &mut Task, (operator, lane): (usize, usize), step: &mut Step) -> Result<(), RunError> {
     let mut stopped = None;
-    if let Inlet::Elastic(_) = task.inlet {
+    if task.finder.is_some() {
         match windowed::prepare(task, (operator, lane), step) {
-            Ok(true) => (),
-            Ok(false) => {
+            Ok(Prepared::Ready) => (),
+            Ok(Prepared::Waits) => {
                 task.left = Some(0);
                 return Ok(());
             }
+            Ok(Prepared::IsAbsent) => return Ok(()),
             Err(error @ RunError::Stopped) => stopped = Some(error),
             Err(error) => return Err(error),
         }

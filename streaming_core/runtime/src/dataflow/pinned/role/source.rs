@@ -18,6 +18,7 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         windowed.control.deal((block.seq(start), block.seq(end - 1)), now, job.offered(end, now));
     }
     let rows = Rows::new(block.row(start), n, block.stride, block.text);
+    let upto = block.seq(if start + n == block.n { block.n } else { end } - 1);
     let outlet = task.outlet(step.network);
     let serial = task.serial(outlet);
     let Task { pairs, cost, edges, scratch, .. } = task;
@@ -29,7 +30,7 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         jumbo.rows.start = rows.start.wrapping_add(first * rows.stride);
         jumbo.started = job.clock.now();
         jumbo.last = start + n == block.n;
-        jumbo.upto = if jumbo.last { block.seq(block.n - 1) } else { block.seq(end - 1) };
+        jumbo.upto = upto;
         cost.rows_in += jumbo.rows.n as u64;
         cost.rows_out += jumbo.rows.n as u64;
         route(edges, serial, scratch, jumbo)
@@ -45,9 +46,12 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         // SAFETY: as above; that is what was published last.
         unsafe { task.insert_latest(outlet) };
         task.done = start + n == block.n;
+        (task.published, task.ended, task.owes) = (upto, task.done, task.period > 0);
     }
     step.clock.lap(&mut task.counters.time.other);
-    job.frame.signals.bells.ring(&[(&task.wakes.readers, INPUT)]);
+    if task.announce(step.network, false) {
+        job.frame.signals.bells.ring(&[(&task.wakes.readers, INPUT)]);
+    }
     Ok(true)
 }
 

@@ -1,5 +1,6 @@
 //! Replicas of windowed operators, as a role of a task; `dataflow/windowed` has the replicas themselves.
 
+use crate::dataflow::channel::elastic::ends::Inserter;
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::Jumbo;
 use crate::dataflow::pinned::task::{Step, Task};
@@ -8,46 +9,68 @@ use crate::dataflow::windowed::operator::Out;
 use crate::dataflow::windowed::replica::Replica;
 use crate::dataflow::windowed::replica::barrier::Reconfigured;
 use crate::error::RunError;
+use crate::threads::sync::thread;
+
+/// What a replica does after it has taken rows from an elastic ScaleGate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// It takes the rows.
+    Ready,
+    /// Other replicas must come to the barrier first, or a new source of ESG_out has no room yet.
+    Waits,
+    /// It owns no cells, and is no source of ESG_out.
+    IsAbsent,
+}
 
 /// Prepares the rows that a replica took from an elastic ScaleGate: goes over to the epoch that begins with them, and finds
-/// their keys. Returns false if other replicas must come to the barrier first.
-pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -> Result<bool, RunError> {
+/// their keys.
+pub fn prepare(task: &mut Task, (operator, lane): (usize, usize), step: &Step) -> Result<Prepared, RunError> {
     let job = step.job;
-    let Task { inlet: Inlet::Elastic(taker), finder: Some(finder), taken, counted, left, published, .. } = task else {
-        return Ok(true);
+    let Task { inlet: Inlet::Elastic(taker), finder: Some(finder), taken, counted, left, inserters, .. } = task else {
+        return Ok(Prepared::Ready);
     };
-    let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator has an elastic ScaleGate");
+    let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator finds keys");
     let is_new = left.is_none() || taken.reconfiguration.is_some();
     *left = left.filter(|_| !is_new);
     if let Some(index) = taken.reconfiguration {
+        if taker.reader.is_present() {
+            // It became a source before it became a reader. One that leaves may have been added for a later epoch already.
+            inserters.iter_mut().for_each(Inserter::join);
+        }
+        if !inserters.iter().all(Inserter::has_room) {
+            return Ok(Prepared::Waits);
+        }
         let now = || job.clock.now();
         let go_over = |replica: &mut Replica| {
-            // SAFETY: the reader is this replica's, and what it took begins with the epoch.
-            unsafe { replica.reconfigure(&windowed.operator, index, &taker.reader, &now) }
+            // SAFETY: the ends are this replica's, and what it took begins with the epoch.
+            unsafe { replica.reconfigure(&windowed.operator, index, &taker.reader, inserters, &now) }
         };
         // SAFETY: this task alone is this replica.
         match unsafe { windowed.replicas.with_mut(lane, go_over) }? {
-            Reconfigured::Waits => return Ok(false),
-            Reconfigured::Stays => (),
+            Reconfigured::Waits => {
+                // For others, or for readers of the outputs, whose threads may need this core.
+                thread::yield_now();
+                return Ok(Prepared::Waits);
+            }
+            Reconfigured::Stays => taken.reconfiguration = None,
             Reconfigured::Leaves => {
                 // The replica has put out all that comes before the epoch.
                 taken.clear();
                 taken.last = false;
-                taken.upto =
-                    windowed.operator.epochs.get(index).map_or(*published, |epoch| epoch.event - 1).max(*published);
+                return Ok(Prepared::IsAbsent);
             }
         }
-        taken.reconfiguration = None;
     } else if is_new && !taker.reader.is_present() {
         // SAFETY: as above.
         unsafe { windowed.replicas.with_mut(lane, |replica| replica.pass(&windowed.operator)) };
+        return Ok(Prepared::IsAbsent);
     }
     if is_new {
         taken.count(counted);
         // SAFETY: the task took the rows just now, and they have the record that the operator takes.
         unsafe { finder.find(&windowed.operator, taken.rows, &mut taken.hashes) }?;
     }
-    Ok(true)
+    Ok(Prepared::Ready)
 }
 
 /// Lets the replica process the rows that the task took, from the first one that is left. A replica that pauses sets

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dataflow::pinned::wiring::graph::PERIOD;
 use crate::dataflow::testing::pipelines::{
     Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
 };
@@ -283,6 +284,29 @@ fn merge_operators_have_threads_of_their_own() {
     let named = [("sink", 2), ("count_1", 3), ("count_1", 4)].map(|(name, thread)| (format!("{name:?}"), thread));
     assert_eq!(merging("merge_sort"), named);
     assert_eq!(merging("scalegate"), []);
+}
+
+/// Viper, section 3.3: sources add watermarks periodically. Four instances and four sinks, and batches of one event: a
+/// watermark of each instance for each sink, behind each event, would be sixteen for a tuple.
+#[test]
+fn watermarks_are_few_for_any_number_of_instances() {
+    for instances in [2, 4] {
+        let pipeline = Pipeline::new(vec![stateless(0).of(&[-1])], &[0], false);
+        let places = |name: &str| (name.to_string(), vec![0; instances]);
+        let plan = [places(&pipeline.name(0)), places("sink")].into();
+        let mut executor = pinned(&pipeline.program(), &Options { plan, ..options(1, 1, "scalegate") }).unwrap();
+        let events = &integers(20 * PERIOD, 40)[0];
+        executor.process(&events.block()).unwrap();
+        let sum = |tasks: &Vec<Task>| {
+            let added = tasks.iter().flat_map(|task| &task.feeds).map(|feed| feed.added);
+            added.fold((0, 0), |(tuples, watermarks), added| (tuples + added.0, watermarks + added.1))
+        };
+        // SAFETY: no thread is at work.
+        let (tuples, watermarks) = unsafe { executor.work.tasks.with(0, sum) };
+        assert_eq!(tuples, executor.metrics().digest.rows);
+        let most = instances * instances * (events.rows.len() / PERIOD + 2);
+        assert!(watermarks as usize <= most && most < events.rows.len(), "{watermarks} for {tuples} tuples");
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::*;
 #[cfg(not(shuttle))]
+use crate::dataflow::channel::inlet::Inlet;
+#[cfg(not(shuttle))]
 use crate::dataflow::pinned::role::{Keys, Role};
 use crate::dataflow::testing::windows::{Single, Windows, blocks, outputs, scheduled};
 use crate::dataflow::windowed::Replicated;
@@ -98,6 +100,31 @@ proptest! {
         check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
     }
 
+    /// ESG_out of the first windowed operator is ESG_in of the next one, or feeds an operator between them.
+    #[test]
+    fn any_reconfigurations_of_two_windowed_operators_in_a_row(
+        (n, step, keys, through) in (1_usize..200, 0_i64..5, 1_i64..40, any::<bool>()),
+        (threads, batch, block) in (1_usize..5, 1_usize..40, 1_usize..100),
+        mut drawn in proptest::collection::vec(
+            (0_i64..202, any::<bool>(), proptest::collection::vec(0_usize..8, 1..5)), 0..24,
+        ),
+    ) {
+        let windows = Windows { advance: 2, size: 5, delay: 3 };
+        let blocks = blocks(&windows.events(n, step, keys), block);
+        drawn.sort();
+        let schedule = drawn.iter().map(|(event, first, owners)| Scheduled {
+            event: *event,
+            owners: BTreeMap::from([(
+                if *first { "window" } else { "again" }.to_string(),
+                owners.iter().map(|replica| replica % threads).collect(),
+            )]),
+        });
+        let program = windows.chain(through);
+        let wanted = outputs(&blocks, &mut pinned(&program, &on(1, batch, Vec::new())).unwrap());
+        let options = Options { parallelism: Some("vsn_esg".into()), ..on(threads, batch, schedule.collect()) };
+        prop_assert_eq!(outputs(&blocks, &mut pinned(&program, &options).unwrap()), wanted);
+    }
+
     #[test]
     fn any_single_windows_and_any_reconfigurations(
         (advance, more) in (1_i64..6, 0_i64..12),
@@ -170,6 +197,58 @@ fn epochs_of_earlier_blocks_are_forgotten() {
         let metrics = executor.metrics();
         let listed = metrics.reconfigurations.as_array().unwrap().len();
         assert_eq!((listed, metrics.omitted_reconfigurations), (REPORTED, 59 - REPORTED));
+    }
+}
+
+/// All outputs go through ESG_out. Its sources are the replicas that own cells, at the first event, at the edges of batches and
+/// blocks, and at the last event. One caller adds and one removes them, once for each reconfiguration.
+#[cfg(not(shuttle))]
+#[test]
+fn the_sources_of_esg_out_are_the_replicas_that_own_cells() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    let blocks = blocks(&windows.events(100, 2, 9), 40);
+    let owners: [(i64, &[usize]); 8] = [
+        (0, &[2]),
+        (4, &[0, 1, 2]),
+        (5, &[1]),
+        (40, &[0, 2]),
+        (44, &[2, 0]),
+        (80, &[0, 1]),
+        (99, &[2]),
+        (200, &[0, 1, 2]),
+    ];
+    // In this order: -, +, -, +-, none, +-, +-. The last one is not reached.
+    let changes = 9;
+    for threads in [1, 2, 3] {
+        let schedule = owners.iter().map(|(event, owners)| scheduled(*event, owners)).collect();
+        let plan = [("window".to_string(), (0..3).map(|replica| replica % threads).collect())];
+        let parallelism = Some("vsn_esg".into());
+        let options = Options { plan: plan.into(), parallelism, ..on(threads, 4, schedule) };
+        for detour in [false, true] {
+            let mut executor = pinned(&windows.program(detour), &options).unwrap();
+            let result = outputs(&blocks, &mut executor);
+            assert_eq!(result, windows.model(&blocks, detour));
+            let (mut sources, mut passed) = (vec![None; 3], 0);
+            executor.work.tasks.each_mut(|tasks| {
+                for task in tasks {
+                    match task.role {
+                        Role::Operator { lane, .. } if task.finder.is_some() => {
+                            let [output] = &task.inserters[..] else { panic!("one gate takes the outputs") };
+                            assert_eq!(output.changes(), changes);
+                            sources[lane] = Some(output.has(lane));
+                            passed += output.rows;
+                        }
+                        Role::Sink { .. } => assert!(matches!(task.inlet, Inlet::Elastic(_))),
+                        _ => (),
+                    }
+                }
+            });
+            assert_eq!(sources, [Some(false), Some(false), Some(true)]);
+            // The rows of windows that expire at the end of the stream belong to no event.
+            let of_events = result.0.iter().filter(|row| row[0] < 100).count();
+            assert_eq!(passed, of_events);
+            assert!(passed > 0);
+        }
     }
 }
 

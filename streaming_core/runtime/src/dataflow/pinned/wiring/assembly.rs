@@ -40,7 +40,7 @@ impl<'a> Assembly<'a> {
             graph,
             ranks: Ranks::new(graph),
             whole: whole(graph, &edges),
-            outlets: Outlets::new(graph, &edges),
+            outlets: Outlets::new(graph, &edges, batch),
             edges,
             feeds: Vec::new(),
             inserters: Vec::new(),
@@ -52,7 +52,8 @@ impl<'a> Assembly<'a> {
 
     /// Adds a task to a thread.
     pub fn add(&mut self, thread: usize, task: Task) {
-        self.tasks[thread].push(Task { planned: thread, numbered: self.graph.numbered, ..task });
+        let (numbered, period) = (self.graph.numbered, self.graph.period());
+        self.tasks[thread].push(Task { planned: thread, numbered, period, ..task });
     }
 
     /// Adds a merge task, on a thread of its own: the last ones.

@@ -8,6 +8,9 @@ use crate::dataflow::windowed::Replicated;
 use crate::output::sink::Preparer;
 use crate::program::{Key, Origin, Program};
 
+/// Events between two announcements of a task. A batch of the default size has more.
+pub const PERIOD: usize = 64;
+
 /// An operator, or the sink, with its inputs.
 #[derive(Debug)]
 pub struct Consumer<'a> {
@@ -71,6 +74,17 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// The replicas of an origin, if they read an elastic ScaleGate and write one.
+    pub fn elastic(&self, origin: Origin) -> Option<&'a Replicated> {
+        self.windowed_origin(origin).filter(|windowed| windowed.operator.has_barrier)
+    }
+
+    /// Whether an elastic ScaleGate stands in front of a consumer.
+    pub fn reads_elastic(&self, consumer: usize) -> bool {
+        let inputs = self.consumers[consumer].inputs.iter().copied();
+        inputs.chain([Origin::Operator(consumer)]).any(|origin| self.elastic(origin).is_some())
+    }
+
     /// The operators with windows; an entry for each operator.
     pub fn windows(&self) -> &'a [Option<Replicated>] {
         self.windows
@@ -81,16 +95,23 @@ impl<'a> Graph<'a> {
         self.plan.of(origin).len()
     }
 
+    /// The number of events between two announcements of a task; 0: it announces each batch.
+    pub fn period(&self) -> i64 {
+        if self.channel.is_ordered() && self.windows.iter().all(Option::is_none) { PERIOD as i64 } else { 0 }
+    }
+
     /// Whether each pair of producer and consumer has a queue.
     pub fn has_pair_queues(&self) -> bool {
         self.channel == Channel::PairQueue
     }
 
-    /// The operator that alone feeds the sink, if there is one. Its replicas examine the rows for the sink. In Viper, sinks do
-    /// this themselves.
+    /// The operator that alone feeds the sink, if there is one. Its replicas examine the rows for the sink. In Viper, and
+    /// behind an elastic ScaleGate, sinks do this themselves.
     pub fn sink_producer(&self) -> Option<usize> {
         match self.program.outputs[..] {
-            [Origin::Operator(index)] if !self.channel.is_vipers() => Some(index),
+            [origin @ Origin::Operator(index)] if !self.channel.is_vipers() && self.elastic(origin).is_none() => {
+                Some(index)
+            }
             _ => None,
         }
     }

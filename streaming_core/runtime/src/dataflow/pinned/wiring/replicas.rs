@@ -2,6 +2,7 @@
 
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
+use crate::dataflow::channel::merge_sort::MergeSort;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet, SLOTS};
 use crate::dataflow::channel::results::Results;
 use crate::dataflow::channel::scale_gate::scale_gate;
@@ -11,26 +12,13 @@ use crate::dataflow::pinned::route::Route;
 use crate::dataflow::pinned::task::Task;
 use crate::dataflow::pinned::wiring::assembly::Assembly;
 use crate::dataflow::pinned::wiring::{elastic, finders};
-use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::keys::Finder;
 use crate::program::{OperatorKind, Origin};
 
 /// Adds the replicas of a consumer: of an operator, or of the sink.
 pub fn add(assembly: &mut Assembly, consumer: usize) {
     let graph = assembly.graph;
-    let windowed = graph.windowed(consumer);
-    if let Some(windowed) = windowed
-        && windowed.operator.has_barrier
-    {
-        return add_elastic(assembly, consumer, windowed);
-    }
-    let keys = windowed.map(|windowed| finders::add(assembly, consumer, windowed));
-    for replica in 0..graph.consumers[consumer].replicas {
-        let sources = match &keys {
-            Some(keys) => keys.sources(replica),
-            None => sources(assembly, consumer, replica),
-        };
-        let inlet = inlet(assembly, consumer, sources);
+    for (replica, inlet) in inlets(assembly, consumer).into_iter().enumerate() {
         if graph.is_sink(consumer) {
             let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
             let task = Task::new(Role::Sink { number: replica }, inlet, None, stride);
@@ -42,13 +30,22 @@ pub fn add(assembly: &mut Assembly, consumer: usize) {
     }
 }
 
-/// Adds the replicas of an operator that read an elastic ScaleGate.
-fn add_elastic(assembly: &mut Assembly, operator: usize, windowed: &Replicated) {
-    for (replica, taker) in elastic::add(assembly, operator, windowed).into_iter().enumerate() {
-        let finder = Some(Finder::new(&windowed.operator));
-        let task = Task { finder, ..replica_task(assembly, operator, replica, Inlet::Elastic(taker)) };
-        assembly.add(assembly.graph.plan.operators[operator][replica], task);
+/// The inlets of the replicas of a consumer.
+fn inlets(assembly: &mut Assembly, consumer: usize) -> Vec<Inlet> {
+    let graph = assembly.graph;
+    if graph.reads_elastic(consumer) {
+        let sources = sources(assembly, consumer, 0);
+        return elastic::add(assembly, consumer, sources);
     }
+    let keys = graph.windowed(consumer).map(|windowed| finders::add(assembly, consumer, windowed));
+    let of_replica = |replica| {
+        let sources = match &keys {
+            Some(keys) => keys.sources(replica),
+            None => sources(assembly, consumer, replica),
+        };
+        inlet(assembly, consumer, sources)
+    };
+    (0..graph.consumers[consumer].replicas).map(of_replica).collect()
 }
 
 /// The task of a replica of an operator.
@@ -63,6 +60,7 @@ fn replica_task(assembly: &Assembly, operator: usize, replica: usize, inlet: Inl
     Task {
         pairs: assembly.pair_queues(origin, replica),
         edges: assembly.edges.of(origin).to_vec(),
+        finder: graph.elastic(origin).map(|windowed| Finder::new(&windowed.operator)),
         ranked: assembly.ranks.of(origin),
         preparer: prepares.then(|| graph.preparer.clone()),
         whole: assembly.whole[operator],
@@ -98,32 +96,33 @@ fn inlet(assembly: &mut Assembly, consumer: usize, mut sources: Vec<Source>) -> 
     let graph = assembly.graph;
     let (channel, is_sink) = (graph.channel, graph.is_sink(consumer));
     let ranked = !is_sink && assembly.ranks.of(Origin::Operator(consumer));
-    // A task that inserts into a ScaleGate announces its progress only by watermarks.
-    let whole = channel == Channel::ScaleGate || (!is_sink && assembly.whole[consumer]);
+    // A row is ready if each source has a later event, so all rows of an event come at once.
+    let whole = channel.is_vipers() || (!is_sink && assembly.whole[consumer]);
     if channel == Channel::MergeSort && sources.len() > 1 {
-        let gate = Gate::new(sources, true, ranked, false).that_takes(whole);
-        sources = vec![add_merger(assembly, consumer, gate, ranked)];
+        sources = vec![add_merger(assembly, consumer, MergeSort::new(sources, ranked), ranked)];
     }
     if is_sink && graph.numbered {
         return Inlet::Results(Results::new(&sources));
     }
     if channel == Channel::ScaleGate && sources.len() > 1 {
-        let (feeds, reader) = scale_gate(sources, SLOTS, ranked);
+        let (feeds, reader) = scale_gate(sources, ranked);
         assembly.feeds.extend(feeds);
         return Inlet::ScaleGate(reader);
     }
     let ordered = channel.is_ordered();
     let prepared = is_sink && ordered && !graph.numbered && graph.sink_producer().is_some();
-    Inlet::Gate(Gate::new(sources, ordered, ranked, prepared).that_takes(whole).of_numbered(graph.numbered))
+    // An operator takes batch after batch from a queue. A sink that has one source takes as much at once as one with several.
+    let gate = Gate::new(sources, ordered, ranked, prepared).that_takes(whole).that_joins(is_sink);
+    Inlet::Gate(gate.of_numbered(graph.numbered))
 }
 
 /// Adds the merge task of a replica, and returns the source that reads it.
-fn add_merger(assembly: &mut Assembly, consumer: usize, gate: Gate, ranked: bool) -> Source {
+fn add_merger(assembly: &mut Assembly, consumer: usize, merger: MergeSort, ranked: bool) -> Source {
     let graph = assembly.graph;
     let (key, outlet) = (graph.consumers[consumer].key, assembly.outlets.next());
     let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
     let role = Role::Merge { operator: (!graph.is_sink(consumer)).then_some(consumer) };
-    assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::Gate(gate), Some(outlet), stride) });
+    assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::MergeSort(merger), Some(outlet), stride) });
     assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
     Source::new(outlet, 0, 0, key.map(|_| 0))
 }

@@ -11,6 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dataflow::lane::PARTITIONINGS;
+#[cfg(not(shuttle))]
+use crate::dataflow::pooled::touched::TOUCHED;
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::testing::pipelines::{self, *};
 use crate::output::clock::Clock;
@@ -255,6 +257,67 @@ fn the_digest_does_not_depend_on_threads_or_batches() {
                 assert_eq!(digest(ops, threads, batch, SinkKind::Count, grouping).rows, expected.rows);
             }
         }
+    }
+}
+
+/// Lanes and parts that a batch of one event looks at, on its way through two partitioned stages with so many partitions.
+#[cfg(not(shuttle))]
+fn touched(queue: &str, partitions: usize) -> usize {
+    let [heuristic, queue] = ["ct", queue].map(|name| Some(name.into()));
+    let options = Options { heuristic, queue, partitions, ..options(1, 1) };
+    let pipeline = Pipeline::chain(&[stateless(0), partitioned(8, false), partitioned(4, false)], false);
+    let mut executor = make_pooled(&pipeline, options, None).unwrap();
+    let events = Events::integers(0, &some(500, 300));
+    let before = TOUCHED.get();
+    executor.process(&events.block()).unwrap();
+    assert_eq!(executor.metrics().digest.rows, 500);
+    TOUCHED.get() - before
+}
+
+/// The work of a batch of one event does not grow with the number of partitions: a look at its lane when it is dealt, one at
+/// its only part, and one when the part is added.
+#[cfg(not(shuttle))]
+#[test]
+fn hybrid_costs_the_same_for_any_number_of_partitions() {
+    for partitions in [2, 16, 256] {
+        assert_eq!(touched("hybrid", partitions), 500 * 2 * 3);
+    }
+}
+
+/// The parts of the first two batches when the second has left step 0, and when the first has too.
+#[cfg(not(shuttle))]
+fn dealt(queue: &str, grouping: Option<Grouping>, reorder: &str) -> [[usize; 2]; 2] {
+    let [queue, reorder] = [queue, reorder].map(|name| Some(name.into()));
+    let options = Options { queue, reorder, partitions: 40, ..options(2, 10) };
+    let pipeline = Pipeline::chain(&[stateless(0), partitioned(4, false)], false);
+    let mut executor = make_pooled(&pipeline, options, grouping).unwrap();
+    executor.work.begin(&mut executor.frame, 20, &Choice::fixed(2)).unwrap();
+    let events = Events::integers(0, &some(20, 20));
+    let block = events.block();
+    let (pool, job) = (&executor.work, executor.frame.job(&block));
+    assert_eq!([pool.start(&job), pool.start(&job)], [Some(0), Some(1)]);
+    [1, 0].map(|serial| {
+        // SAFETY: there is no other thread, and no lane is at a batch.
+        unsafe {
+            pool.workers.with_mut(0, |worker| pool.run_step(0, serial, worker, &job, &mut Stopwatch::start())).unwrap();
+            [0, 1].map(|serial| pool.slot(serial).inputs[0].batch.with(|batch| (*batch).parts.len()))
+        }
+    })
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn the_worker_that_releases_a_batch_deals_its_rows() {
+    for (reorder, _) in BUFFERS {
+        for queue in ["hybrid", "shared"] {
+            // The buffer has the outputs of the second batch in one piece, and passes both batches on.
+            let [waiting, [first, second]] = dealt(queue, None, reorder);
+            assert_eq!(waiting, [0, 1], "{queue}");
+            assert!(first > 1 && second > 1, "{queue}");
+        }
+        // With our lanes, the worker that makes the rows deals them.
+        let [waiting, all] = dealt("lanes", Some(Grouping::InTurn(vec![40])), reorder);
+        assert!(waiting[0] == 0 && waiting[1] > 1 && waiting[1] == all[1]);
     }
 }
 

@@ -2,25 +2,36 @@
 //! that finds another worker on the partition delegates the part to it. No worker waits.
 //!
 //! A part is the rows of one partition in a batch. With batches of one event, it is a tuple.
-//! Cost: two stores per part for the worker that adds it; an exchange and two additions for the worker that takes it.
+//! Cost: three stores per part for the worker that adds it; an exchange and two additions for the worker that takes it. None
+//! depends on the number of partitions.
 //! Source: Prasaad et al., section 4.3 and figure 7; the functions have its names. README.md, "Hybrid queue", explains the
 //! memory orderings.
 
-use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
-use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::touched::touch;
+use crate::dataflow::pooled::worklist::list::{
+    Dealer, Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist,
+};
+use crate::dataflow::pooled::worklist::open::OpenParts;
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `hybrid`.
-pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::AsConfigured, make: |shape| Box::new(HybridQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::AsConfigured,
+    deals: Dealer::Releaser,
+    make: |shape| Box::new(HybridQueue::new(shape)),
+};
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct HybridQueue {
     master: MasterQueue,
     partitions: Box<[CachePadded<Partition>]>,
-    parts: Parts,
+    /// Per partition, one past the last position of its queue. Only the adding worker uses them, so they are not beside what the
+    /// active worker writes.
+    tails: Box<[AtomicU64]>,
+    open: OpenParts,
 }
 
 /// Numbers of partitions, in the order of their parts. One worker at a time adds; any worker takes.
@@ -39,8 +50,6 @@ struct MasterQueue {
 struct Partition {
     /// At `position % length`, the serial of a batch. The adding worker writes it, the active worker reads it.
     serials: Box<[AtomicU64]>,
-    /// One past the last position. Only the adding worker uses it.
-    tail: AtomicU64,
     /// The next position to take. Only the active worker uses it.
     head: AtomicU64,
     /// The number of parts taken from the master queue and not done. The worker that raises it from 0 is the active one until
@@ -62,15 +71,17 @@ impl MasterQueue {
         &self.partitions[position as usize & (self.partitions.len() - 1)]
     }
 
-    fn enqueue(&self, partition: usize) {
+    fn enqueue(&self, parts: &[Part]) {
         // ORDERING: Relaxed: only adding workers write it, and the release before the stage orders them.
         let tail = self.tail.load(Ordering::Relaxed);
-        // ORDERING: Relaxed: the store below publishes it. The place is free, because its former part belongs to a batch that
-        // has left.
-        self.at(tail).store(partition as u32, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `try_dequeue`: the worker that takes the part sees it, its place in the
+        for (position, part) in (tail..).zip(parts) {
+            // ORDERING: Relaxed: the store below publishes it. The place is free, because its former part belongs to a batch
+            // that has left.
+            self.at(position).store(part.lane as u32, Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the Acquire in `try_dequeue`: the worker that takes a part sees it, its place in the
         // partition's queue, and the batch.
-        self.tail.store(tail + 1, Ordering::Release);
+        self.tail.store(tail + parts.len() as u64, Ordering::Release);
     }
 
     fn try_dequeue(&self) -> Option<usize> {
@@ -102,7 +113,6 @@ impl Partition {
     fn new(length: usize) -> Self {
         Self {
             serials: (0..length).map(|_| AtomicU64::new(0)).collect(),
-            tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
             count: AtomicU64::new(0),
         }
@@ -110,13 +120,6 @@ impl Partition {
 
     fn at(&self, position: u64) -> &AtomicU64 {
         &self.serials[position as usize & (self.serials.len() - 1)]
-    }
-
-    fn enqueue(&self, serial: u64) {
-        // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes these too.
-        let tail = self.tail.load(Ordering::Relaxed);
-        self.at(tail).store(serial, Ordering::Relaxed);
-        self.tail.store(tail + 1, Ordering::Relaxed);
     }
 
     /// The batch of the next part, for the active worker. The count guarantees that there is one.
@@ -135,27 +138,26 @@ impl HybridQueue {
         Self {
             master: MasterQueue::new((shape.lanes * shape.window).next_power_of_two()),
             partitions: (0..shape.lanes).map(|_| CachePadded::new(Partition::new(shape.window))).collect(),
-            parts: Parts::new(shape.lanes, shape.window),
+            tails: (0..shape.lanes).map(|_| AtomicU64::new(0)).collect(),
+            open: OpenParts::new(shape.window),
         }
     }
 }
 
 impl Worklist for HybridQueue {
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        self.parts.offer(serial, has_rows);
-    }
-
     /// `addInput`.
-    fn add(&self, serial: u64) -> bool {
-        let mut next = self.parts.next_lane(serial, 0);
-        let has_rows = next.is_some();
-        while let Some(partition) = next {
-            // Computed before this part can be done: after the last part is done, the batch may leave.
-            next = self.parts.next_lane(serial, partition + 1);
-            self.partitions[partition].enqueue(serial);
-            self.master.enqueue(partition);
+    fn add(&self, serial: u64, parts: &[Part]) {
+        self.open.set(serial, parts.len());
+        touch(parts.len());
+        for part in parts {
+            let tail = &self.tails[part.lane];
+            // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes these too.
+            let position = tail.load(Ordering::Relaxed);
+            self.partitions[part.lane].at(position).store(serial, Ordering::Relaxed);
+            tail.store(position + 1, Ordering::Relaxed);
         }
-        has_rows
+        // From here on the batch may be done before this worker goes on.
+        self.master.enqueue(parts);
     }
 
     fn is_waiting(&self, _: usize, _: Reach, _: u64) -> bool {
@@ -180,7 +182,7 @@ impl Worklist for HybridQueue {
                 let serial = partition.dequeue();
                 // A failed run leaves the count raised, so no worker touches the state any more.
                 visitor.run(number, serial)?;
-                if self.parts.done(serial) {
+                if self.open.done(serial) {
                     visitor.finish(serial);
                 }
                 // ORDERING: Release: the next active worker sees the state. Acquire: delegated parts are visible.

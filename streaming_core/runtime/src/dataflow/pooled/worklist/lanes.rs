@@ -5,14 +5,20 @@
 //! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
 //! README.md, "Lanes", has the protocol, and compares it with the paper's hybrid queue.
 
-use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
-use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::worklist::list::{
+    Dealer, Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist,
+};
+use crate::dataflow::pooled::worklist::parts::FlaggedParts;
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `lanes`.
-pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::ByCost, make: |shape| Box::new(LaneQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::ByCost,
+    deals: Dealer::Maker,
+    make: |shape| Box::new(LaneQueue::new(shape)),
+};
 
 /// Set in a lane's word while a worker holds the lane.
 const HELD: u64 = 1;
@@ -22,7 +28,7 @@ const HELD: u64 = 1;
 pub struct LaneQueue {
     /// Per lane `cursor << 1 | HELD`: the next serial to look at. The holder of the lane writes it.
     lanes: Box<[CachePadded<AtomicU64>]>,
-    parts: Parts,
+    parts: FlaggedParts,
     shape: Shape,
 }
 
@@ -30,7 +36,7 @@ impl LaneQueue {
     pub fn new(shape: Shape) -> Self {
         Self {
             lanes: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            parts: Parts::new(shape.lanes, shape.window),
+            parts: FlaggedParts::new(shape.lanes, shape.window),
             shape,
         }
     }
@@ -82,12 +88,8 @@ impl LaneQueue {
 }
 
 impl Worklist for LaneQueue {
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        self.parts.offer(serial, has_rows);
-    }
-
-    fn add(&self, serial: u64) -> bool {
-        !self.parts.is_empty(serial)
+    fn add(&self, serial: u64, parts: &[Part]) {
+        self.parts.add(serial, parts);
     }
 
     #[inline]

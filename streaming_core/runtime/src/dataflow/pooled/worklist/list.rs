@@ -1,6 +1,6 @@
 //! What a worklist is.
 //!
-//! A batch is offered to all its lanes at once, before it is released to the stage. Invariant of all worklists: a lane sees the
+//! The worker that releases a batch to the stage adds its parts, one for each lane with rows. Invariant of all worklists: a lane sees the
 //! batches that hold rows for it in serial order, each once. One worker at a time is at a lane. The worker that finishes the
 //! last lane of a batch owns the batch.
 //!
@@ -9,6 +9,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
+use crate::dataflow::pooled::input::Part;
 use crate::error::RunError;
 use crate::threads::idle::Idle;
 use crate::threads::sync::AtomicBool;
@@ -75,14 +76,10 @@ pub trait Visitor {
 
 /// Batches of a partitioned stage, by lane.
 pub trait Worklist: Debug + Send + Sync {
-    /// Announces which lanes hold rows of batch `serial`, before it is released.
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool);
-
-    /// Adds batch `serial`, the next one for the stage. Returns false if no lane holds rows of it.
+    /// Adds batch `serial`, the next one for the stage, with its parts. There is at least one.
     ///
-    /// Only the worker that releases the batch calls this, in serial order and one at a time. It then hands an empty batch on.
-    /// If it did so earlier, the batch could leave, and another one reuse its slot, before the release.
-    fn add(&self, serial: u64) -> bool;
+    /// Only the worker that releases the batch calls this, in serial order and one at a time.
+    fn add(&self, serial: u64, parts: &[Part]);
 
     /// Whether `worker` would find something now, perhaps: a hint.
     fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool;
@@ -105,9 +102,22 @@ pub enum Partitions {
     AsConfigured,
 }
 
+/// Who deals the rows of a batch to the partitions, and how many rows a call of the operator takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dealer {
+    /// The worker that made the rows, before they enter the reorder buffer: Lockstep's own. A call takes a whole part.
+    Maker,
+    /// The worker that passes the rows on from the reorder buffer, one batch after the other: the paper's `send_downstream`
+    /// (section 3, figures 2 and 4; section 7.3.2: every output is added to its queue serially). A call takes at most as many
+    /// rows as a batch has events.
+    Releaser,
+}
+
 /// A strategy for `queue`.
 #[derive(Debug)]
 pub struct QueueStrategy {
     pub partitions: Partitions,
+    /// Who deals the rows of a batch to the partitions.
+    pub deals: Dealer,
     pub make: fn(Shape) -> Box<dyn Worklist>,
 }

@@ -5,6 +5,7 @@
 mod hybrid;
 mod lanes;
 pub mod list;
+mod open;
 mod partitioned;
 mod parts;
 mod shared;

@@ -1,6 +1,7 @@
 use super::list::*;
 use super::*;
 use crate::dataflow::pooled::in_order::InOrder;
+use crate::dataflow::pooled::input::Part;
 use crate::error::RunError;
 use crate::threads::idle::Idle;
 use crate::threads::idle::Strategy;
@@ -73,10 +74,12 @@ impl StageModel {
         while next < self.subsets.len() as u64 && next < self.back.released() + window as u64 {
             // SAFETY: the slot's last batch has left.
             self.batch[next as usize % window].with_mut(|batch| unsafe { *batch = next });
-            self.queue.offer(next, &|lane| self.subsets[next as usize] >> lane & 1 == 1);
             self.front.complete_and_release(next, &mut |serial| {
-                if !self.queue.add(serial) {
-                    self.ready.offer(serial);
+                let has_rows = |lane: &usize| self.subsets[serial as usize] >> lane & 1 == 1;
+                let parts: Vec<Part> = (0..2).filter(has_rows).map(Part::of).collect();
+                match parts[..] {
+                    [] => self.ready.offer(serial),
+                    _ => self.queue.add(serial, &parts),
                 }
             });
             next += 1;

@@ -6,21 +6,27 @@
 //! Source: Prasaad et al., section 4.2, with as many partitions as workers (section 7.2.1). Partitions have fixed workers, as
 //! in Volcano, where the strategy comes from (section 8.1).
 
-use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
-use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::worklist::list::{
+    Dealer, Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist,
+};
+use crate::dataflow::pooled::worklist::parts::FlaggedParts;
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `partitioned`.
-pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::OnePerWorker, make: |shape| Box::new(PartitionedQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::OnePerWorker,
+    deals: Dealer::Releaser,
+    make: |shape| Box::new(PartitionedQueue::new(shape)),
+};
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct PartitionedQueue {
     /// Per lane: the next serial to look at. Written and read by the lane's worker only.
     cursors: Box<[CachePadded<AtomicU64>]>,
-    parts: Parts,
+    parts: FlaggedParts,
     shape: Shape,
 }
 
@@ -28,19 +34,15 @@ impl PartitionedQueue {
     pub fn new(shape: Shape) -> Self {
         Self {
             cursors: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            parts: Parts::new(shape.lanes, shape.window),
+            parts: FlaggedParts::new(shape.lanes, shape.window),
             shape,
         }
     }
 }
 
 impl Worklist for PartitionedQueue {
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        self.parts.offer(serial, has_rows);
-    }
-
-    fn add(&self, serial: u64) -> bool {
-        !self.parts.is_empty(serial)
+    fn add(&self, serial: u64, parts: &[Part]) {
+        self.parts.add(serial, parts);
     }
 
     fn is_waiting(&self, worker: usize, _: Reach, released: u64) -> bool {

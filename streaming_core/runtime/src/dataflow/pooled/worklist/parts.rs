@@ -1,60 +1,51 @@
-//! Parts: the lanes that hold rows of each batch, and the number of lanes that are not done.
+//! Flagged parts: the lanes that hold rows of each batch, for worklists whose workers walk from batch to batch.
 //!
-//! Cost: a store per 32 lanes and batch, a decrement per part.
+//! Cost: a store per 32 lanes and batch.
 
-use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::touched::touch;
+use crate::dataflow::pooled::worklist::open::OpenParts;
+use crate::threads::sync::{AtomicU64, Ordering};
 
 /// Lanes whose flags share a word with the batch's tag.
 const FLAGS: usize = 32;
 
 /// The parts of all batches in flight.
 #[derive(Debug)]
-pub struct Parts {
-    /// Per slot and 32 lanes: low half of the serial, flags of the lanes that hold rows. The batch's owner writes it before the
-    /// release. Workers read it, possibly when the slot already belongs to a later batch.
+pub struct FlaggedParts {
+    /// Per slot and 32 lanes: low half of the serial, flags of the lanes that hold rows. The releasing worker writes it. Workers
+    /// read it, possibly when the slot already belongs to a later batch.
     flags: Box<[AtomicU64]>,
-    /// Per slot: the number of lanes with a part to do. The batch's owner sets it; a worker that does a part counts it down.
-    open: Box<[CachePadded<AtomicU32>]>,
-    lanes: usize,
+    open: OpenParts,
     words: usize,
     window: u64,
 }
 
-impl Parts {
+impl FlaggedParts {
     /// For `lanes` lanes and at most `window` (a power of two) batches in flight.
     pub fn new(lanes: usize, window: usize) -> Self {
-        assert!(lanes > 0 && window.is_power_of_two(), "there must be a lane, and the window must be a power of two");
         let words = lanes.div_ceil(FLAGS);
         Self {
             flags: (0..words * window).map(|_| AtomicU64::new(0)).collect(),
-            open: (0..window).map(|_| CachePadded::new(AtomicU32::new(0))).collect(),
-            lanes,
+            open: OpenParts::new(window),
             words,
             window: window as u64,
         }
     }
 
-    /// `Worklist::offer`.
-    pub fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        let slot = self.slot(serial);
-        let mut open = 0;
-        for word in 0..self.words {
-            let first = word * FLAGS;
-            let last = self.lanes.min(first + FLAGS);
-            let flags = (first..last).fold(0, |flags, lane| flags | u64::from(has_rows(lane)) << (lane - first));
-            open += flags.count_ones();
-            // ORDERING: Relaxed: the release publishes the batch. A worker that is behind may read this early. It sees the
-            // tag of another batch, and leaves the slot alone.
-            self.flags[slot * self.words + word].store(serial << FLAGS | flags, Ordering::Relaxed);
+    /// `Worklist::add`.
+    pub fn add(&self, serial: u64, parts: &[Part]) {
+        let first = self.slot(serial) * self.words;
+        touch(self.words + parts.len());
+        let words = &self.flags[first..first + self.words];
+        // ORDERING: Relaxed, all three: the release publishes the batch, and this worker alone writes. A worker that is behind
+        // may read this early. It sees the tag of another batch, and leaves the slot alone.
+        words.iter().for_each(|word| word.store(serial << FLAGS, Ordering::Relaxed));
+        for part in parts {
+            let word = &words[part.lane / FLAGS];
+            word.store(word.load(Ordering::Relaxed) | 1 << (part.lane % FLAGS), Ordering::Relaxed);
         }
-        // ORDERING: Relaxed: the batch's release publishes it, and no worker counts down before.
-        self.open[slot].store(open, Ordering::Relaxed);
-    }
-
-    /// Whether no lane holds rows of `serial`, for the worker that is releasing it.
-    pub fn is_empty(&self, serial: u64) -> bool {
-        // ORDERING: Relaxed: the releaser has seen the batch complete, and no worker counts down before the release.
-        self.open[self.slot(serial)].load(Ordering::Relaxed) == 0
+        self.open.set(serial, parts.len());
     }
 
     /// The first serial that may still be in flight after the release of all serials below `released`. Batches a whole window
@@ -67,35 +58,17 @@ impl Parts {
     /// Whether `lane` holds rows of `serial`. That batch is released, and the lane has not done its part.
     #[inline(always)]
     pub fn holds(&self, serial: u64, lane: usize) -> bool {
-        self.flags(serial, lane / FLAGS) >> (lane % FLAGS) & 1 == 1
-    }
-
-    /// The first lane from `from` on that holds rows of `serial`, which was released, if none of these lanes has done
-    /// its part.
-    pub fn next_lane(&self, serial: u64, from: usize) -> Option<usize> {
-        (from / FLAGS..self.words).find_map(|word| {
-            let below = if word == from / FLAGS { (1 << (from % FLAGS)) - 1 } else { 0 };
-            let flags = self.flags(serial, word) & !below;
-            (flags != 0).then(|| word * FLAGS + flags.trailing_zeros() as usize)
-        })
-    }
-
-    /// The flags of 32 lanes for `serial`, in the low half; none if the slot belongs to another batch.
-    #[inline(always)]
-    fn flags(&self, serial: u64, word: usize) -> u64 {
         // ORDERING: Relaxed: the release that the caller acquired happened after the word was written for this serial.
         // A later value, which the tag shows, means that the slot was reused. Then the caller had no row of `serial` to do,
-        // because the batch could not have left without it.
-        let flags = self.flags[self.slot(serial) * self.words + word].load(Ordering::Relaxed);
-        let low = u64::from(u32::MAX);
-        if flags >> FLAGS == serial & low { flags & low } else { 0 }
+        // because the batch could not have left without it. A batch without parts leaves an older tag.
+        let word = self.flags[self.slot(serial) * self.words + lane / FLAGS].load(Ordering::Relaxed);
+        word >> FLAGS == serial & u64::from(u32::MAX) && word >> (lane % FLAGS) & 1 == 1
     }
 
     /// Declares a lane's part of `serial` done; true: it was the last, and the caller owns the batch now.
     #[inline]
     pub fn done(&self, serial: u64) -> bool {
-        // ORDERING: Release publishes this lane's outputs, Acquire lets the last one see those of all others.
-        self.open[self.slot(serial)].fetch_sub(1, Ordering::AcqRel) == 1
+        self.open.done(serial)
     }
 
     #[inline(always)]

@@ -11,32 +11,39 @@
 //! Source: Prasaad et al., section 4.1. A worker takes a part and locks its partition in one step. In two steps, parts of one
 //! partition could change places (figure 5).
 
-use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
-use crate::dataflow::pooled::worklist::parts::Parts;
+use std::collections::VecDeque;
+
+use crate::dataflow::pooled::input::Part;
+use crate::dataflow::pooled::worklist::list::{
+    Dealer, Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist,
+};
+use crate::dataflow::pooled::worklist::open::OpenParts;
 use crate::error::RunError;
 use crate::threads::door::Door;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// The strategy `queue` = `shared`.
-pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::AsConfigured, make: |shape| Box::new(SharedQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::AsConfigured,
+    deals: Dealer::Releaser,
+    make: |shape| Box::new(SharedQueue::new(shape)),
+};
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct SharedQueue {
-    head: CachePadded<Mutex<QueueHead>>,
-    /// The serial that the head has come to. Written under the lock, read without it: a hint.
-    next: CachePadded<AtomicU64>,
+    queue: CachePadded<Mutex<Queue>>,
+    /// Parts in the queue. Written under the lock, read without it: a hint.
+    waiting: CachePadded<AtomicU64>,
     /// Per lane: the worker with the next ticket uses it.
     lanes: Box<[Door]>,
-    parts: Parts,
+    open: OpenParts,
 }
 
-/// The next part to take: of this batch, of the first lane from this one on that holds rows.
 #[derive(Debug)]
-struct QueueHead {
-    serial: u64,
-    lane: usize,
+struct Queue {
+    /// Per part its batch and its lane.
+    parts: VecDeque<(u64, usize)>,
     /// Per lane: tickets given out.
     tickets: Box<[u64]>,
 }
@@ -51,59 +58,45 @@ struct LanePart {
 
 impl SharedQueue {
     pub fn new(shape: Shape) -> Self {
+        let queue = Queue { parts: VecDeque::new(), tickets: vec![0; shape.lanes].into() };
         Self {
-            head: CachePadded::new(Mutex::new(QueueHead { serial: 0, lane: 0, tickets: vec![0; shape.lanes].into() })),
-            next: CachePadded::new(AtomicU64::new(0)),
+            queue: CachePadded::new(Mutex::new(queue)),
+            waiting: CachePadded::new(AtomicU64::new(0)),
             lanes: (0..shape.lanes).map(|_| Door::default()).collect(),
-            parts: Parts::new(shape.lanes, shape.window),
+            open: OpenParts::new(shape.window),
         }
     }
 
-    /// The next part of batches below `released`.
-    fn take(&self, released: u64) -> Option<LanePart> {
-        let mut head = lock(&self.head);
-        let oldest = self.parts.oldest(released);
-        if head.serial < oldest {
-            (head.serial, head.lane) = (oldest, 0);
-        }
-        let mut part = None;
-        while head.serial < released {
-            // Looks on after it has a part, so that `next` moves past batches that are taken whole.
-            let lane = self.parts.next_lane(head.serial, head.lane);
-            match lane {
-                Some(_) if part.is_some() => break,
-                Some(lane) => {
-                    part = Some(LanePart { serial: head.serial, lane, ticket: head.tickets[lane] });
-                    head.tickets[lane] += 1;
-                    head.lane = lane + 1;
-                }
-                None => (head.serial, head.lane) = (head.serial + 1, 0),
-            }
-        }
+    /// The next part.
+    fn take(&self) -> Option<LanePart> {
+        let mut queue = lock(&self.queue);
+        let (serial, lane) = queue.parts.pop_front()?;
         // ORDERING: Relaxed: a hint.
-        self.next.store(head.serial, Ordering::Relaxed);
-        part
+        self.waiting.store(queue.parts.len() as u64, Ordering::Relaxed);
+        let ticket = queue.tickets[lane];
+        queue.tickets[lane] += 1;
+        Some(LanePart { serial, lane, ticket })
     }
 }
 
 impl Worklist for SharedQueue {
-    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
-        self.parts.offer(serial, has_rows);
+    fn add(&self, serial: u64, parts: &[Part]) {
+        self.open.set(serial, parts.len());
+        let mut queue = lock(&self.queue);
+        queue.parts.extend(parts.iter().map(|part| (serial, part.lane)));
+        // ORDERING: Relaxed: a hint.
+        self.waiting.store(queue.parts.len() as u64, Ordering::Relaxed);
     }
 
-    fn add(&self, serial: u64) -> bool {
-        !self.parts.is_empty(serial)
-    }
-
-    fn is_waiting(&self, _: usize, _: Reach, released: u64) -> bool {
+    fn is_waiting(&self, _: usize, _: Reach, _: u64) -> bool {
         // ORDERING: Relaxed: a hint; `take` decides.
-        self.next.load(Ordering::Relaxed) < released
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
         while !visitor.is_spent()
-            && let Some(part) = self.take(visit.released)
+            && let Some(part) = self.take()
         {
             let lane = &self.lanes[part.lane];
             if lane.next() != part.ticket {
@@ -116,7 +109,7 @@ impl Worklist for SharedQueue {
             visitor.run(part.lane, part.serial)?;
             did = true;
             lane.leave(part.ticket, visit.idle);
-            if self.parts.done(part.serial) {
+            if self.open.done(part.serial) {
                 visitor.finish(part.serial);
             }
         }

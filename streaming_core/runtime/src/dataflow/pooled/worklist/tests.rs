@@ -1,6 +1,7 @@
 use super::list::*;
 use super::*;
 use crate::dataflow::pooled::in_order::InOrder;
+use crate::dataflow::pooled::input::Part;
 use crate::error::RunError;
 use crate::threads::idle::Idle;
 use crate::threads::idle::Strategy;
@@ -65,10 +66,12 @@ fn run(
                         && source.compare_exchange(serial, serial + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
                     {
                         did = true;
-                        queue.offer(serial, &|lane| subsets[serial as usize] >> (lane % 64) & 1 == 1);
                         front.complete_and_release(serial, &mut |serial| {
-                            if !queue.add(serial) {
-                                ready.offer(serial);
+                            let has_rows = |lane: &usize| subsets[serial as usize] >> (lane % 64) & 1 == 1;
+                            let parts: Vec<Part> = (0..lanes).filter(has_rows).map(Part::of).collect();
+                            match parts[..] {
+                                [] => ready.offer(serial),
+                                _ => queue.add(serial, &parts),
                             }
                         });
                     }
@@ -144,8 +147,7 @@ fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
         let queue = (queue.make)(Shape { lanes: 1, workers: 2, window: 4, owner: 0 });
         let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 1), AtomicBool::new(true));
         for serial in 0..2 {
-            queue.offer(serial, &|_| true);
-            assert!(queue.add(serial));
+            queue.add(serial, &[Part::of(0)]);
         }
         let visit = Visit { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
         assert_eq!(queue.work(&visit, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
@@ -206,8 +208,7 @@ fn with_a_guest(queue: &QueueStrategy, partitions: &[usize], slices: [usize; 2])
     let queue = (queue.make)(Shape { lanes: 2, workers: 2, window: 8, owner: 0 });
     let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 2), AtomicBool::new(false));
     for (serial, &partition) in partitions.iter().enumerate() {
-        queue.offer(serial as u64, &|lane| lane == partition);
-        assert!(queue.add(serial as u64));
+        queue.add(serial as u64, &[Part::of(partition)]);
     }
     let runs = Mutex::new(Vec::new());
     let visit =
@@ -254,8 +255,7 @@ fn a_slice_bounds_every_queue_and_the_rest_stays_in_order() {
         let queue = (queue.make)(Shape { lanes: 1, workers: 1, window: 8, owner: 0 });
         let (idle, stopped) = (Idle::new(Strategy::Yield, 1, 1), AtomicBool::new(false));
         for serial in 0..5 {
-            queue.offer(serial, &|_| true);
-            assert!(queue.add(serial));
+            queue.add(serial, &[Part::of(0)]);
         }
         let runs = Mutex::new(Vec::new());
         let visit = Visit { worker: 0, reach: Reach::Own, released: 5, idle: &idle, stopped: &stopped };

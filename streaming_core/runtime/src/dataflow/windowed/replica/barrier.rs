@@ -1,15 +1,21 @@
-//! Reconfiguration as published (STRETCH, algorithm 4): all replicas of the old epoch meet at the first row of the new one.
-//! Then one of them adds the joining readers, and one removes the leaving readers. All go on when the readers are the
-//! replicas of the new epoch.
+//! Reconfiguration as published (STRETCH, algorithm 4, lines 10 to 14): all replicas of the old epoch meet at the first row of
+//! the new one. Then one of them adds the joining replicas, first to the sources of ESG_out and then to the readers of ESG_in.
+//! One removes the leaving replicas, first from the readers of ESG_in and then from the sources of ESG_out. All go on when
+//! readers and sources are the replicas of the new epoch.
+//!
+//! At the barrier, all sources of ESG_out have announced the last event before the epoch, and put out all rows up to it. So this
+//! event is where new sources begin (lemma 3), and the flush of a leaving source holds back nothing.
 //!
 //! Where the paper is open: the trigger is cleared, because a replica that has gone over is in the epoch of the control
 //! tuple. A joining replica takes the watermark from the epoch. A reconfiguration that keeps the number of replicas both adds
 //! and removes. No thread blocks at the barrier: a task asks again when its thread comes back to it.
 //!
-//! Each replica calls both operations until they have happened. A call that comes late changes nothing. A caller that was
-//! removed is no reader any more. For all others nothing is left to add or remove.
+//! Each replica calls all operations until they have happened. A call that comes late changes nothing. A caller that was
+//! removed is no member any more. For all others nothing is left to add or remove. A source is added or removed once readers
+//! have acknowledged enough of its marks. They wait for no one at the barrier, because all of these marks are ready.
 
 use crate::dataflow::channel::elastic::Reader;
+use crate::dataflow::channel::elastic::ends::Inserter;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
@@ -34,18 +40,20 @@ impl Replica {
         !self.owns.contains(&true) || members.iter().all(|&member| epochs.has_left(member, index))
     }
 
-    /// Goes over to epoch `index`, at its first row, as a reader of an elastic ScaleGate.
+    /// Goes over to epoch `index`, at its first row, as a reader of ESG_in and as a source of ESG_out. `outputs` has its ends of
+    /// ESG_out, one for each consumer of its rows.
     ///
     /// # Errors
     /// `Stopped`: a replica of the old epoch has failed. `Engine`: there is no memory.
     ///
     /// # Safety
-    /// `reader` is this replica's, and is present or was removed. It has taken and used all rows before, and no other.
+    /// The ends are this replica's. `reader` is present or was removed. It has taken and used all rows before, and no other.
     pub unsafe fn reconfigure(
         &mut self,
         operator: &Windowed,
         index: usize,
         reader: &Reader,
+        outputs: &[Inserter],
         now: &dyn Fn() -> u64,
     ) -> Result<Reconfigured, RunError> {
         let (epochs, number) = (&operator.epochs, self.number);
@@ -64,15 +72,34 @@ impl Replica {
             if old.owners.replicas().iter().any(|&member| epochs.has_failed(member, index)) {
                 return Err(RunError::Stopped);
             }
-            reader.add_readers(&new.owners.without(&old.owners));
-            // SAFETY: they stand at the barrier, and have left the epoch.
-            unsafe { reader.remove_readers(&old.owners.without(&new.owners)) };
+            let (joining, leaving) = (new.owners.without(&old.owners), old.owners.without(&new.owners));
+            for output in outputs {
+                output.add_sources(&joining);
+            }
+            if outputs.iter().all(|output| joining.iter().all(|&replica| output.has(replica))) {
+                reader.add_readers(&joining);
+            }
+            // Readers that have left cannot add others.
+            if joining.iter().all(|&replica| reader.has(replica)) {
+                // SAFETY: they stand at the barrier, and have left the epoch.
+                unsafe { reader.remove_readers(&leaving) };
+            }
+            if leaving.iter().all(|&replica| !reader.has(replica)) {
+                for output in outputs {
+                    // SAFETY: as above.
+                    unsafe { output.remove_sources(&leaving) };
+                }
+            }
         }
         let has_cells = new.owners.has(number);
+        let is_member = |replica: usize| new.owners.has(replica);
         let is_complete = match has_cells {
-            true => (0..epochs.replicas()).all(|replica| reader.has(replica) == new.owners.has(replica)),
+            true => (0..epochs.replicas()).all(|replica| {
+                reader.has(replica) == is_member(replica)
+                    && outputs.iter().all(|output| output.has(replica) == is_member(replica))
+            }),
             // Others may have gone on, and may even have added it again.
-            false => !reader.is_present(),
+            false => !reader.is_present() && outputs.iter().all(|output| !output.is_present()),
         };
         if !is_complete {
             self.waits.get_or_insert_with(now);

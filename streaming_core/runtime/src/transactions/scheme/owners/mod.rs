@@ -68,8 +68,9 @@ use spanning::{Desk, Share};
 
 /// Batches in flight per thread: enough that no thread waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
-/// Events of a batch at most, per thread: enough that meeting once a batch costs little. Tests have few events.
-const EVENTS: usize = if cfg!(test) { 16 } else { 256 };
+/// Events of a batch at most, per thread: enough that meeting once a batch costs little. On two threads, a batch is as long as
+/// the usual punctuation interval. Tests have few events.
+const EVENTS: usize = if cfg!(test) { 16 } else { 250 };
 /// The load is that of one batch in so many.
 const SAMPLE: usize = 8;
 

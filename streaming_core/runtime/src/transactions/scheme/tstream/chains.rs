@@ -1,593 +1,429 @@
-//! Operation chains (TStream, section IV-C): the operations of each row, in event order.
+//! Operation chains (TStream, section IV-C1): the operations of each row in an interval, in event order.
 //!
-//! The paper inserts into concurrent skip lists. Here operations are routed to the partitions of their rows first. Then all
-//! threads insert at once, each into the chains of its partition, one decomposing thread's operations after the other's. That
-//! is event order. The chains are the same, without contention. The operations of a chain lie together in memory, so one call
-//! of a kernel walks many short chains.
+//! A thread that decomposes a transaction inserts its operations at once, while the interval is open. All threads insert into
+//! all chains. A directory finds the chain of a row. The first operation on a row makes its chain, and adds it to the pool of
+//! the row's partition (section IV-E). So when the threads meet at the end of compute mode, all chains are there.
 //!
-//! A chain is *plain* if no event depends on its row and its operations depend on nothing but the operations before them. Only
-//! other chains keep track of a walk.
-//!
-//! **Versions.** A chain keeps its row for each condition of another chain's operations, as it is after all earlier events.
-//! So the condition finds the version that its event must see, however far the chain has been walked. The next batch drops the
-//! versions.
+//! A chain is *plain* if no event depends on its row and its operations depend on nothing but the operations before them. The
+//! thread that inserts another entry marks the chain (section IV-C2). Only marked chains keep track of a walk.
 
-use std::ops::Range;
+use std::ptr::{null, null_mut};
 
-use crate::program::kernel::Access;
-use crate::threads::sync::{AtomicU64, Ordering, UnsafeCell};
-use crate::transactions::scheme::tstream::decomposition::{
-    Decomposition, IS_DEPENDENT, IS_TRACKED, Link, Operation, Sight,
-};
+use crate::state::index;
+use crate::threads::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::transactions::scheme::ahead::requests::prefetch;
+use crate::transactions::scheme::tstream::arena::Arena;
+use crate::transactions::scheme::tstream::costs::Costs;
+use crate::transactions::scheme::tstream::decomposition::{IS_DEPENDENT, Operation, Partitioning};
 use crate::transactions::scheme::tstream::layout::{Layout, RowName};
+use crate::transactions::scheme::tstream::skip_list::{Index, Node, SkipList, height, link};
+use crate::transactions::scheme::tstream::tasks::{Task, Tasks};
 
-/// Per row, the number of its chain in its partition + 1; 0: it has none. Only the thread of the row's partition uses the
-/// entry, in compute mode.
-pub(super) struct Directory(Box<[UnsafeCell<u32>]>);
-
-// SAFETY: see above.
-unsafe impl Sync for Directory {}
-// SAFETY: nothing in it belongs to a thread.
-unsafe impl Send for Directory {}
+/// Per row, its chain; null if it has none. The thread that first inserts sets the entry. The thread that ends the chain's
+/// walk clears it.
+pub(super) struct Directory(Box<[AtomicPtr<Chain>]>);
 
 impl Directory {
     pub fn new(layout: &Layout) -> Self {
-        Self((0..layout.rows).map(|_| UnsafeCell::new(0)).collect())
+        Self((0..layout.rows).map(|_| AtomicPtr::new(null_mut())).collect())
     }
 
-    /// Lends the entry of a row.
-    ///
-    /// # Safety
-    /// It is compute mode, and the row is in the calling thread's partition.
+    /// Fetches the entry of a row that an operation is inserted for soon.
     #[inline(always)]
-    unsafe fn with<R>(&self, layout: &Layout, name: RowName, work: impl FnOnce(&mut u32) -> R) -> R {
-        // SAFETY: as the caller says.
-        self.0[layout.number(name)].with_mut(|entry| work(unsafe { &mut *entry }))
+    pub fn prefetch(&self, layout: &Layout, name: RowName) {
+        prefetch(&raw const self.0[layout.number(name)]);
+    }
+
+    /// Ends the chain of a row. No thread inserts, and only the caller walks the chain.
+    #[inline(always)]
+    pub fn clear(&self, layout: &Layout, name: RowName) {
+        // ORDERING: Relaxed; the barrier at the end of the round publishes it.
+        self.0[layout.number(name)].store(null_mut(), Ordering::Relaxed);
+    }
+
+    /// The chain of a row.
+    #[cfg(all(test, not(loom)))]
+    pub fn chain(&self, layout: &Layout, name: RowName) -> *const Chain {
+        // ORDERING: Acquire takes over the chain.
+        self.0[layout.number(name)].load(Ordering::Acquire)
     }
 }
 
-/// The progress of a walk through a chain.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cursor {
-    /// The numbers of evaluated operations and of kept versions.
-    pub operations: usize,
-    pub versions: usize,
+/// The row of a chain, and its partition.
+#[derive(Clone, Copy, Default)]
+struct Target {
+    name: RowName,
+    partition: u32,
 }
 
-/// A version that a chain keeps.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Version {
-    /// The number of operations before it.
-    pub position: usize,
-    to: *mut u8,
-}
-
-/// The operations of a row in a batch, if the chain is not plain.
+/// The operations on a row in an interval.
 #[repr(align(64))]
 pub(super) struct Chain {
-    name: RowName,
-    /// The range of its operations in the partition's.
-    range: Range<u32>,
-    /// The range of its versions in the partition's, except for those before its first operation.
-    versions: Range<u32>,
-    /// The mark: whether one of its operations depends on another row.
-    pub is_dependent: bool,
-    /// For the thread that walks the chain in a round; barriers separate rounds.
-    cursor: UnsafeCell<Cursor>,
-    /// For even and odd rounds: the number of evaluated operations at the end of a round. The upper bits hold the number of
-    /// that round. The thread that walks the chain writes it.
-    evaluated: [AtomicU64; 2],
+    /// Written by the thread that makes the chain, before the directory has it.
+    target: UnsafeCell<Target>,
+    operations: SkipList,
+    marks: AtomicU32,
+    /// The last node that was evaluated. For the thread that walks the chain in a round; barriers separate rounds.
+    last: UnsafeCell<*const Node>,
+    /// For even and odd rounds: one more than the event at which the walk of a round stopped. The upper bits hold the number
+    /// of that round. The thread that walks the chain writes it.
+    passed: [AtomicU64; 2],
 }
 
-/// The relation of an operation to the conditions of its event, and the thread that decomposed the event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Origin {
-    pub thread: u32,
-    pub link: Link,
+// SAFETY: cells are used as their comments say, and nodes are shared.
+unsafe impl Sync for Chain {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Chain {}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self {
+            target: UnsafeCell::default(),
+            operations: SkipList::default(),
+            marks: AtomicU32::new(0),
+            last: UnsafeCell::new(null()),
+            passed: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
 }
 
-/// The chains of a partition. In compute mode, its thread writes them, except for cursors. In state access mode, all threads
-/// read them.
-#[derive(Default)]
-pub(super) struct Chains {
-    operations: Vec<Access>,
-    /// Of each operation, if there are chains that are not plain.
-    origins: Vec<Origin>,
-    /// The chains that are not plain. Their operations lie behind those of all plain ones.
-    tracked: Vec<Chain>,
-    /// By chain.
-    versions: Vec<Version>,
-    /// The end of each plain chain in `operations`, if the chains are tasks of a shared pool.
-    plain: Vec<u32>,
-    /// The end of the plain chains in `operations`.
-    plain_end: usize,
-
-    // For insertion.
-    len: usize,
-    /// In the order of their first entries: the chains. As many as entries, so that those of short chains are left over.
-    forming: Vec<Forming>,
-    /// The chain of each entry, in the order of their routing.
-    inserted: Vec<u32>,
-}
-
-/// A chain while it is inserted into.
-#[derive(Debug, Clone, Copy, Default)]
-struct Forming {
-    name: RowName,
-    /// The number of its operations, then the place of the next one.
-    place: u32,
-    /// The number of versions that it keeps behind its first operation, then its number in `tracked`.
-    later: u32,
-    marks: u8,
-}
-
-// SAFETY: cursors are used as their comment says, and versions point into decompositions; nothing belongs to a thread.
-unsafe impl Sync for Chains {}
-// SAFETY: as above.
-unsafe impl Send for Chains {}
-
-/// What the entries of a batch are inserted from and with.
+/// What all threads insert with.
+#[derive(Clone, Copy)]
 pub(super) struct Insertion<'a> {
-    pub partition: usize,
-    /// The decompositions of all threads, in the order of their slices.
-    pub decomposed: &'a [&'a Decomposition],
+    pub thread: usize,
+    /// Whether there is no other thread.
+    pub is_alone: bool,
+    pub partitioning: &'a Partitioning,
     pub layout: &'a Layout,
     pub directory: &'a Directory,
-    pub bases: *const *mut u8,
+    pub tasks: &'a Tasks,
+}
+
+/// The chains that a thread has made in an interval, and what it has inserted into any chain.
+pub(super) struct Chains {
+    chains: Arena<Chain>,
+    nodes: Arena<Node>,
+    indexes: Arena<Index>,
 }
 
 impl Chains {
-    /// Replaces the chains by those of a batch.
+    pub fn new() -> Self {
+        Self { chains: Arena::new(), nodes: Arena::new(), indexes: Arena::new() }
+    }
+
+    /// Forgets everything, and keeps the memory. No thread uses it any more.
+    pub fn clear(&mut self) {
+        self.chains.clear();
+        self.nodes.clear();
+        self.indexes.clear();
+    }
+
+    /// Inserts an operation into the chain of its row, and returns the chain.
     ///
     /// # Safety
-    /// It is compute mode, the partition is the calling thread's, and its rows are in the tables at the bases.
-    pub unsafe fn insert(&mut self, from: &Insertion) {
-        let &Insertion { partition, decomposed, layout, directory, .. } = from;
-        for chain in &mut self.forming[..self.len] {
-            // SAFETY: as the caller says.
-            unsafe { directory.with(layout, chain.name, |entry| *entry = 0) };
-            *chain = Forming::default();
-        }
-        self.len = 0;
-        self.tracked.clear();
-        let entries: usize = decomposed.iter().map(|one| one.operations[partition].len()).sum();
-        if self.inserted.len() < entries {
-            self.forming.resize(entries, Forming::default());
-            self.inserted.resize(entries, 0);
-        }
-        // SAFETY: as the caller says.
+    /// It is compute mode. Only this thread inserts operations of the event, which lasts as long as the interval.
+    #[inline(always)]
+    pub unsafe fn insert(&mut self, operation: Operation, into: Insertion, costs: &mut Costs) -> *const Chain {
+        let name = RowName::of(&operation.access);
+        let (marks, event) = (operation.link.marks(), operation.access.event);
+        let entry = &into.directory.0[into.layout.number(name)];
+        let node = self.nodes.draw();
+        // ORDERING: Acquire takes over the chain from the thread that made it.
+        let mut chain = entry.load(Ordering::Acquire).cast_const();
+        // SAFETY: what was drawn only this thread knows; a chain in the directory is of this interval, and filled.
         unsafe {
-            if decomposed.iter().any(|one| one.has_groups()) {
-                self.insert_linked(from);
-            } else {
-                self.insert_plain(from);
-            }
-        }
-    }
-
-    /// Returns the chain of a row, and makes it if this is its first entry. Without a branch, because half of the rows are new.
-    ///
-    /// # Safety
-    /// As for `insert`.
-    #[inline(always)]
-    unsafe fn chain_of(&mut self, name: RowName, from: &Insertion) -> (u32, &mut Forming) {
-        // SAFETY: as the caller says.
-        let number = unsafe {
-            from.directory.with(from.layout, name, |entry| {
-                let is_new = *entry == 0;
-                let number = if is_new { self.len as u32 } else { *entry - 1 };
-                *entry = number + 1;
-                self.len += usize::from(is_new);
-                number
-            })
-        };
-        let chain = &mut self.forming[number as usize];
-        chain.name = name;
-        (number, chain)
-    }
-
-    /// Inserts entries that are all plain.
-    ///
-    /// # Safety
-    /// As for `insert`.
-    unsafe fn insert_plain(&mut self, from: &Insertion) {
-        let mut at = 0;
-        for one in from.decomposed {
-            for operation in &one.operations[from.partition] {
-                // SAFETY: as the caller says.
-                let (number, chain) = unsafe { self.chain_of(RowName::of(&operation.access), from) };
-                chain.place += 1;
-                self.inserted[at] = number;
-                at += 1;
-            }
-        }
-        let mut end = 0;
-        for chain in &mut self.forming[..self.len] {
-            end += std::mem::replace(&mut chain.place, end);
-        }
-        self.plain_end = end as usize;
-        self.operations.resize(self.plain_end, Access::default());
-        let mut inserted = self.inserted.iter();
-        for one in from.decomposed {
-            for (operation, &number) in one.operations[from.partition].iter().zip(&mut inserted) {
-                let chain = &mut self.forming[number as usize];
-                self.operations[chain.place as usize] = operation.access;
-                chain.place += 1;
-            }
-        }
-    }
-
-    /// Inserts entries. Some have to do with conditions.
-    ///
-    /// # Safety
-    /// As for `insert`.
-    unsafe fn insert_linked(&mut self, from: &Insertion) {
-        let &Insertion { partition, decomposed, .. } = from;
-        let mut at = 0;
-        for one in decomposed {
-            for operation in &one.operations[partition] {
-                // SAFETY: as the caller says.
-                let (number, chain) = unsafe { self.chain_of(RowName::of(&operation.access), from) };
-                chain.marks |= operation.link.marks();
-                let is_version = operation.link.is_version();
-                chain.later += u32::from(is_version && chain.place > 0);
-                chain.place += u32::from(!is_version);
-                self.inserted[at] = number;
-                at += 1;
-            }
-        }
-        self.divide();
-        let mut at = 0;
-        for (thread, one) in decomposed.iter().enumerate() {
-            for &Operation { access, link } in &one.operations[partition] {
-                let chain = &mut self.forming[self.inserted[at] as usize];
-                at += 1;
-                if !link.is_version() {
-                    self.operations[chain.place as usize] = access;
-                    self.origins[chain.place as usize] = Origin { thread: thread as u32, link };
-                    chain.place += 1;
+            (*node).fill(operation);
+            if chain.is_null() {
+                chain = self.chains.draw();
+                let partition = into.partitioning.of(name);
+                (*chain).start(Target { name, partition: partition as u32 }, node, marks);
+                if link(entry, null_mut(), chain, into.is_alone) {
+                    into.tasks.add(into.thread, partition, Task(chain));
+                    costs.chains += 1;
+                    costs.dependent_chains += u64::from(marks & IS_DEPENDENT != 0);
+                    return chain;
                 }
-                if link.is_condition() {
-                    let chain = *chain;
-                    // SAFETY: as the caller says.
-                    unsafe { self.see(one, access.table, link, chain, from) };
-                }
+                self.chains.take_back();
+                // ORDERING: Acquire, as above.
+                chain = entry.load(Ordering::Acquire);
             }
+            costs.dependent_chains += u64::from((*chain).mark(marks) & IS_DEPENDENT != 0);
+            (*chain).operations.insert(node, height(event), &mut self.indexes, into.is_alone);
         }
-    }
-
-    /// Gives each chain its range of the operations: plain ones first.
-    fn divide(&mut self) {
-        let mut end = 0;
-        for chain in &mut self.forming[..self.len] {
-            if chain.marks & IS_TRACKED == 0 {
-                end += std::mem::replace(&mut chain.place, end);
-            }
-        }
-        self.plain_end = end as usize;
-        let mut versions = 0;
-        for chain in &mut self.forming[..self.len] {
-            if chain.marks & IS_TRACKED != 0 {
-                let begin = end;
-                end += std::mem::replace(&mut chain.place, begin);
-                let later = std::mem::replace(&mut chain.later, self.tracked.len() as u32);
-                self.tracked.push(Chain {
-                    name: chain.name,
-                    range: begin..end,
-                    versions: versions..versions,
-                    is_dependent: chain.marks & IS_DEPENDENT != 0,
-                    cursor: UnsafeCell::default(),
-                    evaluated: [AtomicU64::new(0), AtomicU64::new(0)],
-                });
-                versions += later;
-            }
-        }
-        self.operations.resize(end as usize, Access::default());
-        self.origins.resize(end as usize, Origin::default());
-        self.versions.resize(versions as usize, Version { position: 0, to: std::ptr::null_mut() });
-    }
-
-    /// Notes where a condition of a group is in its chain: before the next operation. If it is evaluated on a version, that is
-    /// the version of its slot.
-    ///
-    /// # Safety
-    /// As for `insert`.
-    #[inline(always)]
-    unsafe fn see(&mut self, one: &Decomposition, table: u8, link: Link, chain: Forming, from: &Insertion) {
-        let (slot, Forming { place, later: number, .. }) = (one.slot(from.partition, link.number()), chain);
-        let chain = &mut self.tracked[number as usize];
-        let position = place - chain.range.start;
-        // SAFETY: the chain is in the thread's partition, and so is the slot.
-        unsafe { one.set_sight(slot, Sight { partition: from.partition as u32, chain: number, position }) };
-        if !link.is_version() {
-            return;
-        }
-        // SAFETY: the slot is that of a condition on this table.
-        let to = unsafe { one.version(table, slot, from.layout) };
-        let version = Version { position: position as usize, to };
-        if position == 0 {
-            // SAFETY: in compute mode no thread writes rows, and only this thread has the slot.
-            unsafe { chain.keep(version, from.layout, from.bases) };
-        } else {
-            self.versions[chain.versions.end as usize] = version;
-            chain.versions.end += 1;
-        }
-    }
-
-    /// Makes plain chains tasks of their own, for a pool that several threads share.
-    pub fn separate(&mut self) {
-        let chains = self.forming[..self.len].iter();
-        self.plain.clear();
-        self.plain.extend(chains.filter(|chain| chain.marks & IS_TRACKED == 0).map(|chain| chain.place));
-    }
-
-    /// The number of plain chains, if they are tasks of their own.
-    pub fn plain_len(&self) -> usize {
-        self.plain.len()
-    }
-
-    /// The operations of a plain chain, if they are tasks of their own, as a range of `operations`.
-    pub fn plain(&self, number: usize) -> Range<usize> {
-        let begin = number.checked_sub(1).map_or(0, |before| self.plain[before]);
-        begin as usize..self.plain[number] as usize
-    }
-
-    /// The operations of all plain chains, chain by chain.
-    pub fn all_plain(&self) -> Range<usize> {
-        0..self.plain_end
-    }
-
-    /// The number of chains.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The operations of all chains, chain by chain.
-    pub fn operations(&self) -> &[Access] {
-        &self.operations
-    }
-
-    /// The origin of each operation, if there are tracked chains.
-    pub fn origins(&self) -> &[Origin] {
-        &self.origins
-    }
-
-    /// The chains that are not plain.
-    pub fn tracked(&self) -> &[Chain] {
-        &self.tracked
-    }
-
-    /// The versions that a chain keeps behind its first operation, in the order of their positions.
-    #[inline(always)]
-    pub fn versions(&self, chain: &Chain) -> &[Version] {
-        &self.versions[chain.versions.start as usize..chain.versions.end as usize]
+        chain
     }
 }
 
 impl Chain {
-    /// Keeps the row as this version.
+    /// Makes it the chain of a row with this node only.
     ///
     /// # Safety
-    /// The calling thread walks the chain, or it is compute mode. No thread has read the version.
+    /// Only the caller knows the chain and the node, which is filled.
     #[inline(always)]
-    pub unsafe fn keep(&self, version: Version, layout: &Layout, bases: *const *mut u8) {
-        let stride = layout.stride(self.name.table);
-        // SAFETY: the row is the thread's, and the slot has as many bytes.
+    unsafe fn start(&self, target: Target, node: *const Node, marks: u32) {
+        // SAFETY: as the caller says.
         unsafe {
-            let row = layout.address(self.name, bases);
-            if stride == size_of::<u64>() {
-                // Frequent, and far faster than a copy of unknown length.
-                version.to.cast::<u64>().write_unaligned(row.cast::<u64>().read_unaligned());
-            } else {
-                row.copy_to_nonoverlapping(version.to, stride);
-            }
+            self.target.with_mut(|to| *to = target);
+            self.operations.start(node);
+            self.last.with_mut(|last| *last = null());
+        }
+        // ORDERING: Relaxed; published with the chain.
+        self.marks.store(marks, Ordering::Relaxed);
+        for passed in &self.passed {
+            // ORDERING: Relaxed; as above.
+            passed.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Its operations, as a range of the partition's.
+    /// Adds marks, and returns those that are new.
     #[inline(always)]
-    pub fn range(&self) -> Range<usize> {
-        self.range.start as usize..self.range.end as usize
+    fn mark(&self, marks: u32) -> u32 {
+        // ORDERING: Relaxed; the barrier at the end of compute mode publishes it.
+        if marks & !self.marks.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        // ORDERING: Relaxed; as above.
+        marks & !self.marks.fetch_or(marks, Ordering::Relaxed)
     }
 
-    /// Lends the cursor of the chain.
+    /// Whether nothing in it depends on another row, and no event on its row. Not in compute mode.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        // ORDERING: Relaxed; the barrier has published it.
+        self.marks.load(Ordering::Relaxed) == 0
+    }
+
+    fn target(&self) -> Target {
+        // SAFETY: no thread writes it once others know the chain.
+        self.target.with(|target| unsafe { *target })
+    }
+
+    pub fn name(&self) -> RowName {
+        self.target().name
+    }
+
+    pub fn partition(&self) -> usize {
+        self.target().partition as usize
+    }
+
+    /// The node after one, or the first one after none; null at the end.
+    ///
+    /// # Safety
+    /// It is state access mode, and the node is in the chain.
+    #[inline(always)]
+    pub unsafe fn after(&self, node: *const Node) -> *const Node {
+        // SAFETY: as the caller says.
+        unsafe { self.operations.after(node) }
+    }
+
+    /// Fetches the first node, which a thread walks from soon.
+    ///
+    /// # Safety
+    /// It is state access mode.
+    #[inline(always)]
+    pub unsafe fn prefetch(&self) {
+        // SAFETY: as the caller says.
+        index::prefetch(unsafe { self.operations.after(null()) });
+    }
+
+    /// Lends the last node that was evaluated; null at the start.
     ///
     /// # Safety
     /// The calling thread walks the chain in this round.
-    #[inline]
-    pub unsafe fn walk<R>(&self, work: impl FnOnce(&mut Cursor) -> R) -> R {
+    #[inline(always)]
+    pub unsafe fn walk<R>(&self, work: impl FnOnce(&mut *const Node) -> R) -> R {
         // SAFETY: as the caller says.
-        self.cursor.with_mut(|cursor| work(unsafe { &mut *cursor }))
+        self.last.with_mut(|last| work(unsafe { &mut *last }))
     }
 
-    /// Ends the walk of the calling thread in a round.
-    #[inline]
-    pub fn set_evaluated(&self, round: u32, operations: usize) {
-        let word = u64::from(round) << 32 | operations as u64;
+    /// Ends the walk of the calling thread in a round: at an operation of an event, or at the end.
+    #[inline(always)]
+    pub fn stop(&self, round: u32, at: Option<u32>) {
+        let word = u64::from(round) << 32 | at.map_or(u64::from(u32::MAX), |event| u64::from(event) + 1);
         // ORDERING: Relaxed; the barrier at the end of the round publishes it, and no thread uses it before.
-        self.evaluated[round as usize % 2].store(word, Ordering::Relaxed);
+        self.passed[round as usize % 2].store(word, Ordering::Relaxed);
     }
 
-    /// The number of operations that rounds before this one evaluated. It is the same for every thread, at any time of the
-    /// round.
+    /// Whether rounds before this one passed the conditions of an event in this chain. It is the same for every thread, at any
+    /// time of the round. A walk that stopped at an operation of the event passed its conditions, which come first.
     ///
-    /// A chain is walked in every round from its first one until it is done. So one of the two words holds the last round
-    /// before this one that walked it.
-    #[inline]
-    pub fn evaluated_before(&self, round: u32) -> usize {
-        // ORDERING: Relaxed, as above.
-        let words = self.evaluated.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let earlier = words.into_iter().filter(|word| word >> 32 < u64::from(round));
-        earlier.map(|word| word as u32 as usize).max().unwrap_or(0)
+    /// A chain is walked in every round until it is done. So one of the two words holds the last round before this one that
+    /// walked it.
+    #[inline(always)]
+    pub fn has_passed(&self, event: u32, round: u32) -> bool {
+        self.passed.iter().any(|word| {
+            // ORDERING: Relaxed, as above.
+            let word = word.load(Ordering::Relaxed);
+            word >> 32 < u64::from(round) && word as u32 > event
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(super) mod testing {
+    use super::*;
+    use crate::program::kernel::Access;
+    use crate::program::options::Options;
+    use crate::transactions::scheme::tstream::decomposition::{Decomposition, Role};
+
+    /// Threads that decompose events on a table, and on one with containers.
+    pub struct Decomposed {
+        pub layout: Layout,
+        pub partitioning: Partitioning,
+        pub threads: Vec<Decomposition>,
+        directory: Directory,
+        tasks: Tasks,
+        pub costs: Costs,
+    }
+
+    impl Decomposed {
+        pub fn new(threads: usize) -> Self {
+            let tables = r#"[{"name": "t", "rows": 4000, "stride": 16, "read": [0, 16]},
+                {"name": "c", "rows": 9, "stride": 24, "read": [0, 24], "containers": true}]"#;
+            let layout = Layout::new(&serde_json::from_str::<Vec<crate::program::TableSpec>>(tables).unwrap());
+            Self {
+                partitioning: Partitioning::new(threads),
+                threads: (0..threads).map(|_| Decomposition::new(threads, vec![false, true])).collect(),
+                directory: Directory::new(&layout),
+                tasks: Tasks::new(&Options { threads, ..Options::default() }).unwrap(),
+                costs: Costs::default(),
+                layout,
+            }
+        }
+
+        /// A thread decomposes events of the interval.
+        pub fn decompose(&mut self, thread: usize, accesses: &[Access]) {
+            let into = Insertion {
+                thread,
+                is_alone: self.threads.len() == 1,
+                partitioning: &self.partitioning,
+                layout: &self.layout,
+                directory: &self.directory,
+                tasks: &self.tasks,
+            };
+            // SAFETY: there is no other thread.
+            unsafe { self.threads[thread].decompose(accesses, into, &mut self.costs) };
+            self.threads[thread].finish(&self.layout);
+        }
+
+        /// Ends the interval.
+        pub fn end(&mut self) {
+            for chain in self.chains() {
+                // SAFETY: chains in the directory are of this interval.
+                self.directory.clear(&self.layout, unsafe { (*chain).name() });
+            }
+            self.threads.iter_mut().for_each(Decomposition::clear);
+            // SAFETY: there is no other thread.
+            (0..self.threads.len()).for_each(|thread| unsafe { self.tasks.clear(thread, 0) });
+        }
+
+        pub fn chain(&self, table: u8, row: u32) -> *const Chain {
+            self.directory.chain(&self.layout, RowName { table, row })
+        }
+
+        /// All chains, by rows.
+        pub fn chains(&self) -> Vec<*const Chain> {
+            let chains = [(0, 4000), (1, 9)].map(|(table, rows)| (0..rows).map(move |row| self.chain(table, row)));
+            chains.into_iter().flatten().filter(|chain| !chain.is_null()).collect()
+        }
+
+        /// The chains in the pool of each thread.
+        pub fn pools(&self) -> Vec<Vec<*const Chain>> {
+            // SAFETY: there is no other thread.
+            let pool = |thread| unsafe { self.tasks.take(thread, 0, 0).map(|task| task.0).collect() };
+            (0..self.threads.len()).map(pool).collect()
+        }
+    }
+
+    /// The entries of a chain, in their order.
+    pub fn entries(chain: *const Chain) -> Vec<(Access, Role)> {
+        let mut entries = Vec::new();
+        // SAFETY: a test's chain, which no thread inserts into.
+        unsafe {
+            let mut node = (*chain).after(null());
+            while !node.is_null() {
+                let Operation { access, link, .. } = (*node).operation();
+                entries.push((access, link.role()));
+                node = (*chain).after(node);
+            }
+        }
+        entries
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::testing::{Decomposed, entries};
     use super::*;
-    use crate::program::kernel::kind;
-    use crate::transactions::scheme::tstream::decomposition::Partitioning;
-    use crate::transactions::scheme::tstream::decomposition::Role;
+    use crate::program::kernel::{Access, kind};
 
     fn access(event: u32, row: u32, kind: u8) -> Access {
         Access { event, row, kind, ..Access::default() }
     }
 
-    /// Two threads' slices in a table of four rows of two words, which hold their number.
-    struct Inserted {
-        layout: Layout,
-        rows: Box<[u64; 8]>,
-        decomposed: Vec<Decomposition>,
-        chains: Chains,
-        directory: Directory,
-    }
-
-    fn inserted(slices: [&[Access]; 2]) -> Inserted {
-        let spec = r#"{"name": "t", "rows": 4, "stride": 16, "read": [0, 16]}"#;
-        let layout = Layout::new(&[serde_json::from_str(spec).unwrap()]);
-        let decomposed = (0..2).map(|_| Decomposition::new(1, vec![false])).collect();
-        let (rows, directory) = (Box::new([0, 0, 1, 1, 2, 2, 3, 3]), Directory::new(&layout));
-        let mut inserted_events = Inserted { layout, rows, decomposed, chains: Chains::default(), directory };
-        // Something of the batches before, plain and linked.
-        inserted_events.insert([&[access(0, 3, kind::MODIFY)], &[access(1, 3, kind::MODIFY)]]);
-        inserted_events.insert([&[access(0, 3, kind::CONDITION), access(0, 1, kind::MODIFY)], &[]]);
-        inserted_events.insert(slices);
-        inserted_events
-    }
-
-    impl Inserted {
-        fn bases(&mut self) -> [*mut u8; 1] {
-            [self.rows.as_mut_ptr().cast::<u8>()]
-        }
-
-        fn insert(&mut self, slices: [&[Access]; 2]) {
-            let bases = self.bases();
-            for (decomposition, accesses) in self.decomposed.iter_mut().zip(slices) {
-                decomposition.decompose(accesses, &Partitioning::new(1), &self.layout);
-            }
-            let from = Insertion {
-                partition: 0,
-                decomposed: &self.decomposed.iter().collect::<Vec<_>>(),
-                layout: &self.layout,
-                directory: &self.directory,
-                bases: bases.as_ptr(),
-            };
-            // SAFETY: there is no other thread.
-            unsafe { self.chains.insert(&from) };
-        }
-
-        /// Row and events of each plain chain.
-        fn plain(&mut self) -> Vec<(u32, Vec<u32>)> {
-            self.chains.separate();
-            (0..self.chains.plain_len()).map(|number| self.events(self.chains.plain(number))).collect()
-        }
-
-        fn events(&self, range: Range<usize>) -> (u32, Vec<u32>) {
-            let operations = &self.chains.operations()[range];
-            assert!(operations.iter().all(|one| one.row == operations[0].row));
-            (operations[0].row, operations.iter().map(|one| one.event).collect())
-        }
-
-        /// The positions of a group's conditions, of a thread.
-        fn positions(&self, thread: usize, group: usize) -> Vec<(u32, u32)> {
-            // SAFETY: there is no other thread.
-            let sights = unsafe { self.decomposed[thread].sights(group) };
-            sights.map(|sight| (sight.chain, sight.position)).collect()
-        }
-
-        /// The version that a condition of a thread sees.
-        fn seen(&self, thread: usize, group: usize, condition: usize) -> [u64; 2] {
-            let decomposition = &self.decomposed[thread];
-            let slot = decomposition.conditions(group).0[condition].row as usize;
-            // SAFETY: the slot is that of a condition on this table; rows are two words.
-            unsafe { decomposition.version(0, slot, &self.layout).cast::<[u64; 2]>().read() }
-        }
+    fn events(decomposed: &Decomposed, row: u32) -> Vec<u32> {
+        entries(decomposed.chain(0, row)).iter().map(|one| one.0.event).collect()
     }
 
     #[test]
-    fn a_row_has_one_chain_with_its_operations_in_event_order() {
-        let first = [access(0, 2, kind::MODIFY), access(1, 0, kind::MODIFY), access(1, 2, kind::READ)];
-        let second = [access(4, 0, kind::READ), access(5, 2, kind::MODIFY), access(5, 2, kind::READ)];
-        let mut inserted_events = inserted([&first, &second]);
-        assert_eq!(inserted_events.plain(), [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
-        assert_eq!(
-            (inserted_events.chains.len(), inserted_events.chains.all_plain(), inserted_events.chains.tracked().len()),
-            (2, 0..6, 0)
+    fn a_row_has_one_chain_in_event_order_whoever_inserts_first() {
+        let (first, second) = (
+            [access(0, 2, kind::MODIFY), access(1, 0, kind::MODIFY), access(1, 2, kind::READ)],
+            [access(4, 0, kind::READ), access(5, 2, kind::MODIFY), access(5, 2, kind::READ)],
         );
-        // SAFETY: there is no other thread.
-        let entry = |row| unsafe {
-            inserted_events.directory.with(&inserted_events.layout, RowName { table: 0, row }, |entry| *entry)
-        };
-        assert_eq!([0, 1, 2, 3].map(entry), [2, 0, 1, 0], "those of the batch before are gone");
+        let mut decomposed = Decomposed::new(2);
+        for interval in 0..3 {
+            decomposed.costs = Costs::default();
+            decomposed.decompose(interval % 2, &second);
+            assert_eq!(events(&decomposed, 2), [5, 5], "before the first thread has come");
+            decomposed.decompose((interval + 1) % 2, &first);
+            assert_eq!((events(&decomposed, 2), events(&decomposed, 0)), (vec![0, 1, 5, 5], vec![1, 4]));
+            let Costs { operations, chains, dependent_chains, .. } = decomposed.costs;
+            assert_eq!((operations, chains, dependent_chains), (6, 2, 0));
+            decomposed.end();
+            assert!(decomposed.chains().is_empty());
+        }
     }
 
     #[test]
-    fn chains_that_events_depend_on_or_that_depend_on_others_lie_behind_plain_ones() {
+    fn a_chain_is_in_the_pool_of_its_row_s_partition_whoever_makes_it() {
+        let mut decomposed = Decomposed::new(2);
+        let rows: Vec<u32> = (0..100).map(|row| row * 40).collect();
+        let accesses: Vec<Access> = rows.iter().map(|&row| access(row, row, kind::READ)).collect();
+        decomposed.decompose(1, &accesses[50..]);
+        decomposed.decompose(0, &accesses[..50]);
+        for (thread, pool) in decomposed.pools().into_iter().enumerate() {
+            let mut pool: Vec<u32> = pool.into_iter().map(|chain| entries(chain)[0].0.row).collect();
+            pool.sort_unstable();
+            let of = |row| decomposed.partitioning.of(RowName { table: 0, row });
+            assert_eq!(pool, rows.iter().copied().filter(|&row| of(row) == thread).collect::<Vec<_>>());
+            assert!(pool.len() > 20);
+        }
+    }
+
+    #[test]
+    fn chains_that_events_depend_on_or_that_depend_on_others_are_marked() {
+        let mut decomposed = Decomposed::new(1);
         let first = [access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY), access(1, 3, kind::MODIFY)];
-        let second = [access(2, 2, kind::READ), access(3, 1, kind::MODIFY), access(4, 3, kind::READ)];
-        let mut inserted_events = inserted([&first, &second]);
-        assert_eq!((inserted_events.plain(), inserted_events.chains.all_plain()), (vec![(3, vec![1, 4])], 0..2));
-        let tracked = inserted_events.chains.tracked();
-        let wanted = [((1, vec![3]), false), ((2, vec![0, 2]), true)];
-        assert!(tracked.iter().map(|one| (inserted_events.events(one.range()), one.is_dependent)).eq(wanted));
-        let origins = &inserted_events.chains.origins()[tracked[1].range()];
-        assert_eq!(origins.iter().map(|one| one.link.role()).collect::<Vec<_>>(), [Role::Dependent(0), Role::Plain]);
-        assert_eq!((origins[0].thread, origins[1].thread), (0, 1));
+        decomposed.decompose(0, &first);
+        decomposed.decompose(0, &[access(2, 2, kind::READ), access(3, 1, kind::MODIFY), access(4, 3, kind::READ)]);
+        // SAFETY: there is no other thread.
+        let is_plain = |row| unsafe { (*decomposed.chain(0, row)).is_plain() };
+        assert_eq!([1, 2, 3].map(is_plain), [false, false, true]);
+        assert_eq!((decomposed.costs.chains, decomposed.costs.dependent_chains), (3, 1));
     }
 
     #[test]
-    fn a_condition_sees_the_version_after_all_earlier_events() {
-        let first = [
-            access(0, 0, kind::CONDITION),
-            access(0, 1, kind::MODIFY),
-            access(2, 0, kind::MODIFY),
-            access(2, 0, kind::MODIFY),
-            access(3, 0, kind::CONDITION),
-            access(3, 2, kind::CONDITION),
-            access(3, 0, kind::MODIFY),
-        ];
-        let second = [access(4, 1, kind::CONDITION), access(4, 0, kind::MODIFY), access(5, 0, kind::CONDITION)];
-        let mut inserted_events = inserted([&first, &[&second[..], &[access(5, 3, kind::MODIFY)]].concat()]);
-        let chain = |row| {
-            let tracked = inserted_events.chains.tracked();
-            tracked.iter().position(|one| one.name.row == row).unwrap() as u32
-        };
-        assert_eq!(inserted_events.positions(0, 0), [(chain(0), 0)]);
-        assert_eq!(inserted_events.positions(0, 1), [(chain(0), 2), (chain(2), 0)]);
-        assert_eq!(inserted_events.positions(1, 0), [(chain(1), 1)]);
-        assert_eq!(inserted_events.positions(1, 1), [(chain(0), 4)]);
-        // A version before the first operation is kept at once; the others are kept on the walk.
-        assert_eq!((inserted_events.seen(0, 0, 0), inserted_events.seen(0, 1, 1)), ([0, 0], [2, 2]));
-        let zero = chain(0) as usize;
-        let positions =
-            |chain: &Chain| inserted_events.chains.versions(chain).iter().map(|one| one.position).collect::<Vec<_>>();
-        assert_eq!(positions(&inserted_events.chains.tracked()[zero]), [2, 4]);
-        for (number, value) in [(0, 10), (1, 20)] {
-            inserted_events.rows[..2].fill(value);
-            let bases = inserted_events.bases();
-            let chain = &inserted_events.chains.tracked()[zero];
-            // SAFETY: there is no other thread.
-            unsafe {
-                chain.keep(inserted_events.chains.versions(chain)[number], &inserted_events.layout, bases.as_ptr())
-            };
+    fn what_was_passed_before_a_round_does_not_hang_on_the_round() {
+        let chain = Chain::default();
+        let passed = |round| (0..9).filter(|&event| chain.has_passed(event, round)).count();
+        assert_eq!((passed(0), passed(1)), (0, 0));
+        for (round, stopped) in [(0, 2), (1, 2), (2, 6)] {
+            let before = passed(round);
+            chain.stop(round, Some(stopped));
+            assert_eq!((passed(round), passed(round + 1)), (before, stopped as usize + 1));
         }
-        inserted_events.rows[..2].fill(99);
-        assert_eq!(
-            [inserted_events.seen(0, 0, 0), inserted_events.seen(0, 1, 0), inserted_events.seen(1, 1, 0)],
-            [[0, 0], [10, 10], [20, 20]]
-        );
-    }
-
-    #[test]
-    fn what_was_evaluated_before_a_round_does_not_hang_on_the_round() {
-        let inserted_events = inserted([&[access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY)], &[]]);
-        let chain = &inserted_events.chains.tracked()[0];
-        assert_eq!(chain.evaluated_before(1), 0);
-        for (round, operations) in [(1, 2), (2, 2), (3, 7)] {
-            let before = chain.evaluated_before(round);
-            chain.set_evaluated(round, operations);
-            assert_eq!((chain.evaluated_before(round), chain.evaluated_before(round + 1)), (before, operations));
-        }
-        assert_eq!(chain.evaluated_before(9), 7, "it was done");
+        chain.stop(3, None);
+        assert_eq!((passed(3), passed(4), passed(9)), (7, 9, 9), "it is done");
     }
 }

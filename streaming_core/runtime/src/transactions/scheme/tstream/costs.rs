@@ -6,15 +6,13 @@ use std::ops::AddAssign;
 
 use crate::output::counters::Breakdown;
 
-/// Nanoseconds and counts of one thread, or summed over threads. Threads take the time per interval and round, not per
-/// operation.
+/// Nanoseconds and counts of one thread, or summed over threads. Threads take the time per round and per some
+/// events, not per operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Costs {
     /// The plan kernel: pre-processing, and the registration of accesses.
     pub planning: u64,
-    /// Routing operations to the partitions of their rows.
-    pub decomposition: u64,
-    /// Insertion into chains.
+    /// Decomposing transactions, and inserting their operations into chains.
     pub insertion: u64,
     /// Walking chains, in all rounds.
     pub evaluation: u64,
@@ -36,7 +34,7 @@ impl Costs {
         Breakdown {
             useful: self.evaluation,
             sync: self.barriers + self.delivery,
-            other: self.planning + self.decomposition + self.insertion + self.post_processing,
+            other: self.planning + self.insertion + self.post_processing,
             ..Breakdown::default()
         }
     }
@@ -45,7 +43,6 @@ impl Costs {
     pub fn named(&self) -> BTreeMap<&'static str, u64> {
         BTreeMap::from([
             ("planning_ns", self.planning),
-            ("decomposition_ns", self.decomposition),
             ("insertion_ns", self.insertion),
             ("rounds_ns", self.evaluation),
             ("barriers_ns", self.barriers),
@@ -63,7 +60,6 @@ impl Costs {
 impl AddAssign for Costs {
     fn add_assign(&mut self, more: Self) {
         self.planning += more.planning;
-        self.decomposition += more.decomposition;
         self.insertion += more.insertion;
         self.evaluation += more.evaluation;
         self.barriers += more.barriers;

@@ -1,43 +1,49 @@
 //! Parallel transaction processing (TStream, section IV-C2): threads walk the chains from the first operation to the last,
 //! in rounds if chains depend on each other.
 //!
-//! The first round walks the chains that depend on no other. Each later round walks the chains that are left, as far as
+//! The first round evaluates the chains that depend on no other. Each later round walks the chains that are left, as far as
 //! *earlier rounds* evaluated what they depend on. The paper keeps a mark per chain. It does not treat chains that depend on
 //! each other, such as those of two accounts with a transfer each way. Here a chain is walked up to the first operation that
 //! is not ready, and the next round goes on there. So the number of rounds depends only on the events of the batch.
 //!
+//! **Versions.** A chain keeps its row for each condition of another chain's operations, as it is after all earlier events.
+//! So the condition finds the version that its event must see, however far the chain has been walked. The next batch drops
+//! the versions.
+//!
 //! **Conditions** of an event are evaluated once, on the versions of their rows. The thread that first comes to a ready
 //! operation that needs them evaluates them. Another thread waits for the decision, which is under way.
 //!
-//! **Kernels** apply many operations at a time. A thread collects operations that lie behind each other in memory. It applies
-//! them before it keeps a version of their row, before it needs a condition among them, and at the end of the round.
+//! **Kernels** apply many operations at a time. A walk copies operations behind each other. The thread applies them before it
+//! keeps a version of their row, before it needs a condition among them, and at the end of the round.
 //!
-//! **No deadlock.** Take the earliest event with an operation that no earlier round has evaluated. The operations before it,
-//! in its chain and in those that it depends on, belong to earlier events. Others are conditions of this event without
-//! dependencies. So the operation is ready in this round or the next. A thread that evaluates conditions does not wait.
+//! **No deadlock.** Take the earliest event with an entry that no earlier round has passed. The entries before it, in its
+//! chain and in those that it depends on, belong to earlier events, or are conditions of this event. A walk passes conditions
+//! without waiting. So the operation is ready in this round or the next. A thread that evaluates conditions does not wait.
 //!
 //! **Exactness.** One thread per round walks a chain, in event order. A condition sees the row of its own chain after all
 //! earlier operations. Of another row, it sees the version after all earlier events, which exists when it is read. A write
 //! or read is applied when its event is decided.
 
-use std::ops::Range;
+use std::ptr::null;
 
 use crate::error::RunError;
 use crate::program::kernel::{Access, ApplyContext};
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU32, Ordering};
 use crate::transactions::scheme::assignment::Assignment;
-use crate::transactions::scheme::tstream::chains::{Chain, Chains, Cursor, Origin};
-use crate::transactions::scheme::tstream::decomposition::Decomposition;
+use crate::transactions::scheme::tstream::chains::{Chain, Directory};
+use crate::transactions::scheme::tstream::decomposition::{Decomposition, Operation};
 use crate::transactions::scheme::tstream::layout::Layout;
-use crate::transactions::scheme::tstream::tasks::Task;
+use crate::transactions::scheme::tstream::skip_list::Node;
 
-/// The data that all threads read in state access mode. `Chains` defines the only changes.
+/// So many operations are applied at once.
+const MOST: usize = 512;
+
+/// The data that all threads read in state access mode. `Chain` defines the only changes.
 pub(super) struct Processing<'a> {
     pub task: Assignment<'a>,
     pub layout: &'a Layout,
-    /// Per partition.
-    pub chains: &'a Own<Chains>,
+    pub directory: &'a Directory,
     /// Per thread.
     pub decompositions: &'a Own<Decomposition>,
     /// Per event, a `Claim`.
@@ -48,15 +54,12 @@ pub(super) struct Processing<'a> {
 /// Operations that a thread has to apply, in order.
 pub(super) struct Pending<'a> {
     context: ApplyContext,
-    /// The operations of a partition, and the range of those to apply.
-    partition: &'a [Access],
-    range: Range<usize>,
+    operations: &'a mut Vec<Access>,
 }
 
 /// The progress of a chain in a round.
 pub(super) struct Walked {
-    /// Bytes of its operations.
-    pub bytes: usize,
+    pub nodes: usize,
     pub is_done: bool,
 }
 
@@ -91,60 +94,43 @@ impl Claim {
     }
 }
 
-impl<'a> Processing<'a> {
-    /// Returns the state of a thread's walk through the chains of a round.
+impl Processing<'_> {
+    /// Returns the state of a thread's walk through the chains of a round. No operations are pending.
     ///
     /// `is_shared`: whether other threads decide the same events meanwhile, or wait for their decisions.
-    pub fn start(&self, is_shared: bool) -> Pending<'a> {
+    pub fn start<'a>(&self, is_shared: bool, operations: &'a mut Vec<Access>) -> Pending<'a> {
         let Assignment { thread, run, batch, outcome, .. } = self.task;
         // SAFETY: the thread's own arena.
         let arena = unsafe { run.tables.arena(thread) };
-        Pending {
-            context: outcome.apply_context(batch, run.tables.bases(), arena, is_shared),
-            partition: &[],
-            range: 0..0,
-        }
+        Pending { context: outcome.apply_context(batch, run.tables.bases(), arena, is_shared), operations }
     }
 
-    /// Adds operations of a partition to those that are to be applied.
+    /// Adds an operation to those that are to be applied.
     ///
     /// # Safety
-    /// Their rows are this thread's until it applies them. Their events are decided by then, except by conditions among them.
-    pub unsafe fn append(
-        &self,
-        pending: &mut Pending<'a>,
-        partition: &'a [Access],
-        range: Range<usize>,
-    ) -> Result<(), RunError> {
-        if range.is_empty() {
-            return Ok(());
+    /// Its row is this thread's until it applies it. Its event is decided by then, except by conditions before it.
+    #[inline(always)]
+    unsafe fn push(&self, pending: &mut Pending, access: Access) -> Result<(), RunError> {
+        pending.operations.push(access);
+        if pending.operations.len() == MOST {
+            // SAFETY: as the caller says.
+            unsafe { self.apply(pending)? };
         }
-        if pending.range.end == range.start && std::ptr::eq(pending.partition, partition) {
-            pending.range.end = range.end;
-            return Ok(());
-        }
-        // SAFETY: as the caller says.
-        unsafe { self.apply(pending)? };
-        (pending.partition, pending.range) = (partition, range);
         Ok(())
     }
 
     /// Applies all operations that are to be applied.
     ///
     /// # Safety
-    /// As for `append`.
-    pub unsafe fn apply(&self, pending: &mut Pending<'a>) -> Result<(), RunError> {
-        let operations = &pending.partition[pending.range.clone()];
-        pending.range.start = pending.range.end;
-        if operations.is_empty() {
-            return Ok(());
-        }
+    /// As for `push`.
+    pub unsafe fn apply(&self, pending: &mut Pending) -> Result<(), RunError> {
         let Assignment { run, batch, .. } = self.task;
-        let (address, len) = (operations.as_ptr(), operations.len());
+        let (address, len) = (pending.operations.as_ptr(), pending.operations.len());
         // SAFETY: as the caller says.
-        if unsafe { run.transaction.apply(batch, &mut pending.context, address, len)? } != len {
+        if len > 0 && unsafe { run.transaction.apply(batch, &mut pending.context, address, len)? } != len {
             return Err(RunError::Engine("an operation was not ready in its round".into()));
         }
+        pending.operations.clear();
         Ok(())
     }
 
@@ -152,93 +138,116 @@ impl<'a> Processing<'a> {
     ///
     /// # Safety
     /// It is state access mode, and no other thread walks the chain in this round.
-    pub unsafe fn walk(&self, task: Task, pending: &mut Pending<'a>) -> Result<Walked, RunError> {
-        // SAFETY: in state access mode chains are only read, except for the fields of the walking thread, which is this one.
-        unsafe {
-            let chains = &*self.chains.with(task.partition as usize, |chains| &raw const *chains);
-            let Some(number) = (task.chain as usize).checked_sub(chains.plain_len()) else {
-                let range = chains.plain(task.chain as usize);
-                let bytes = range.len() * size_of::<Access>();
-                self.append(pending, chains.operations(), range)?;
-                return Ok(Walked { bytes, is_done: true });
-            };
-            let chain = &chains.tracked()[number];
-            chain.walk(|cursor| self.evaluate(chains, chain, (task.partition, number as u32), cursor, pending))
+    pub unsafe fn walk(&self, chain: &Chain, pending: &mut Pending) -> Result<Walked, RunError> {
+        // SAFETY: as the caller says; in state access mode nodes are only read.
+        let walked = unsafe {
+            if chain.is_plain() {
+                let (mut at, mut nodes) = (chain.after(null()), 0);
+                while !at.is_null() {
+                    self.push(pending, (*at).operation().access)?;
+                    at = chain.after(at);
+                    nodes += 1;
+                }
+                Walked { nodes, is_done: true }
+            } else {
+                chain.walk(|last| self.evaluate(chain, last, pending))?
+            }
+        };
+        if walked.is_done {
+            self.directory.clear(self.layout, chain.name());
         }
+        Ok(walked)
+    }
+
+    /// What a thread has decomposed.
+    fn decomposition(&self, thread: u32) -> &Decomposition {
+        // SAFETY: decompositions are only read in state access mode, and it lasts longer than this borrow.
+        unsafe { &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition) }
     }
 
     /// # Safety
     /// As for `walk`.
     unsafe fn evaluate(
         &self,
-        chains: &'a Chains,
-        chain: &'a Chain,
-        own: (u32, u32),
-        cursor: &mut Cursor,
-        pending: &mut Pending<'a>,
+        chain: &Chain,
+        last: &mut *const Node,
+        pending: &mut Pending,
     ) -> Result<Walked, RunError> {
-        let bases = self.task.run.tables.bases();
-        let (partition, origins) = (chains.operations(), chains.origins());
-        let Range { start, end } = chain.range();
-        let versions = chains.versions(chain);
-        // Operations up to `at` are evaluated; those up to `appended` are applied or pending.
-        let mut at = start + cursor.operations;
-        let mut appended = at;
-        let mut is_ready = true;
-        loop {
-            while let Some(&version) = versions.get(cursor.versions).filter(|version| version.position == at - start) {
-                // SAFETY: the row is this thread's in this round; the version is read in later rounds only.
-                unsafe {
-                    self.append(pending, partition, appended..at)?;
-                    self.apply(pending)?;
-                    chain.keep(version, self.layout, bases);
+        let mut nodes = 0;
+        // Whether operations of this chain are pending.
+        let mut is_behind = false;
+        let stopped = loop {
+            // SAFETY: as the caller says.
+            let (node, operation) = unsafe {
+                let node = chain.after(*last);
+                if node.is_null() {
+                    break None;
                 }
-                appended = at;
-                cursor.versions += 1;
-            }
-            if at == end {
-                break;
-            }
-            let Origin { thread, link } = origins[at];
+                (node, (*node).operation())
+            };
+            let Operation { access, link, thread } = operation;
             if link.is_conditional() {
-                let group = link.number();
-                // SAFETY: decompositions are only read in state access mode.
-                let decomposition =
-                    unsafe { &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition) };
-                let event = partition[at].event;
+                let (decomposition, event, group) = (self.decomposition(thread), access.event, link.number());
                 let readiness = match link.is_dependent() {
-                    true => self.readiness(event, decomposition, group, own),
+                    true => self.readiness(event, decomposition, group, chain),
                     false => Readiness::Here,
                 };
                 if readiness == Readiness::Later {
-                    is_ready = false;
-                    break;
+                    break Some(event);
                 }
-                if decomposition.conditions(group).1 && !self.task.outcome.is_decided(event) {
+                if is_behind && decomposition.conditions(group).1 {
                     // Conditions on rows with containers may be among the pending operations.
                     // SAFETY: the row is this thread's in this round, and events of earlier operations are decided.
-                    unsafe {
-                        self.append(pending, partition, appended..at)?;
-                        self.apply(pending)?;
-                    }
-                    appended = at;
+                    unsafe { self.apply(pending)? };
+                    is_behind = false;
                 }
                 if !self.task.outcome.is_decided(event) {
                     self.decide(event, decomposition, group, readiness, pending)?;
                 }
             }
-            at += 1;
-        }
-        // SAFETY: as above.
-        unsafe { self.append(pending, partition, appended..at)? };
-        cursor.operations = at - start;
-        chain.set_evaluated(self.round, cursor.operations);
-        Ok(Walked { bytes: (end - start) * size_of::<Access>(), is_done: is_ready })
+            // SAFETY: the row is this thread's in this round, and the event is decided; the version is read in later rounds,
+            // or by this walk.
+            unsafe {
+                if link.is_version() {
+                    if is_behind {
+                        self.apply(pending)?;
+                        is_behind = false;
+                    }
+                    self.keep(chain, self.decomposition(thread).version(access.table, link.number(), self.layout));
+                } else {
+                    self.push(pending, access)?;
+                    is_behind = true;
+                }
+            }
+            *last = node;
+            nodes += 1;
+        };
+        chain.stop(self.round, stopped);
+        Ok(Walked { nodes, is_done: stopped.is_none() })
     }
 
-    /// Where earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other than
-    /// `own`, a partition and a chain. It is the same at any time of a round.
-    fn readiness(&self, event: u32, decomposition: &Decomposition, group: usize, own: (u32, u32)) -> Readiness {
+    /// Keeps the row of a chain as this version.
+    ///
+    /// # Safety
+    /// The calling thread walks the chain. No thread has read the version, which has as many bytes.
+    #[inline(always)]
+    unsafe fn keep(&self, chain: &Chain, version: *mut u8) {
+        let stride = self.layout.stride(chain.name().table);
+        // SAFETY: the row is the thread's.
+        unsafe {
+            let row = self.layout.address(chain.name(), self.task.run.tables.bases());
+            if stride == size_of::<u64>() {
+                // Frequent, and far faster than a copy of unknown length.
+                version.cast::<u64>().write_unaligned(row.cast::<u64>().read_unaligned());
+            } else {
+                row.copy_to_nonoverlapping(version, stride);
+            }
+        }
+    }
+
+    /// Where earlier rounds have passed the conditions of the event, in the chains of their rows other than `own`. It is the
+    /// same at any time of a round.
+    fn readiness(&self, event: u32, decomposition: &Decomposition, group: usize, own: &Chain) -> Readiness {
         // ORDERING: Relaxed; a barrier has published the claims of earlier rounds. A claim of this round only tells what is
         // the same at any time of it.
         let claim = Claim(self.claims[event as usize].load(Ordering::Relaxed));
@@ -246,19 +255,10 @@ impl<'a> Processing<'a> {
             return Readiness::Everywhere;
         }
         let mut readiness = Readiness::Everywhere;
-        // SAFETY: chains with dependent operations are walked after the first round.
-        for sight in unsafe { decomposition.sights(group) } {
-            if sight.position == 0 {
-                continue;
-            }
-            // SAFETY: in state access mode chains are only read.
-            let evaluated = unsafe {
-                self.chains.with(sight.partition as usize, |chains| {
-                    chains.tracked()[sight.chain as usize].evaluated_before(self.round)
-                })
-            };
-            if evaluated < sight.position as usize {
-                if (sight.partition, sight.chain) != own {
+        for &seen in decomposition.seen(group) {
+            // SAFETY: chains live until the interval ends.
+            if !unsafe { (*seen).has_passed(event, self.round) } {
+                if !std::ptr::eq(seen, own) {
                     return Readiness::Later;
                 }
                 readiness = Readiness::Here;

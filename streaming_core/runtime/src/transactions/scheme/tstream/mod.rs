@@ -1,25 +1,28 @@
 //! `tstream`: TStream as published (section IV). For each punctuation interval of a stream:
 //!
-//! 1. Compute mode: each thread plans a slice of the events, which decomposes their transactions into operations
-//!    (`decomposition.rs`). It inserts the operations that were routed to its partition into chains, one per row
-//!    (`chains.rs`).
+//! 1. Compute mode: each thread plans the events of a slice as they arrive. It decomposes each transaction into operations
+//!    (`decomposition.rs`), and inserts them at once into chains (`chains.rs`). A chain has the operations on one row. It is a
+//!    concurrent skip list, because all threads insert at a time (`skip_list.rs`).
 //! 2. State access mode: threads take chains from their pools (`tasks.rs`) and walk them, in rounds if chains depend on each
 //!    other (`evaluation.rs`).
 //! 3. Post-processing: each thread makes the outputs of its slice. They are delivered slice by slice, in event order.
 //!
-//! The two barriers of the paper separate these modes, with one more after each round but the last. The first barrier
-//! stands before the insertion: the thread of a partition inserts after all threads have routed. It needs only its own chains
-//! in the first round, so it goes on without a barrier. If several threads share a pool, they need each other's chains,
-//! and meet once more. An operation of a rejected event changes nothing.
+//! The two barriers of the paper separate these modes (section IV-B2), with one more after each round but the last. An
+//! operation of a rejected event changes nothing.
+//!
+//! A thread may be in the next interval's compute mode while another post-processes this one. Chains, pools and directory
+//! are then all the next interval's: the last barrier has ended their use in this one, and each thread reuses its own memory.
 //!
 //! If several events of an interval fail, the run names the one in the chain that was walked first. It need not be the
 //! earliest event, even with one thread.
 
+mod arena;
 mod chains;
 mod costs;
 mod decomposition;
 mod evaluation;
 mod layout;
+mod skip_list;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -29,6 +32,7 @@ use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::program::Program;
+use crate::program::kernel::Access;
 use crate::program::options::Options;
 use crate::threads::barrier::Barrier;
 use crate::threads::own::Own;
@@ -39,12 +43,13 @@ use crate::transactions::run::{Run, Scheme, batches};
 use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::workbench::Workbench;
 
-use chains::{Chains, Directory, Insertion};
+use chains::{Directory, Insertion};
 use costs::Costs;
 use decomposition::{Decomposition, Partitioning};
 use evaluation::{Processing, Walked};
-use layout::Layout;
-use tasks::{Task, Tasks};
+use layout::{Layout, RowName};
+use skip_list::Node;
+use tasks::Tasks;
 
 struct Tstream {
     punctuation: usize,
@@ -56,10 +61,8 @@ struct Tstream {
     threads: Own<Member>,
     /// Each belongs to one thread.
     benches: Own<Workbench>,
-    /// Its thread writes it in compute mode. All threads read it from the barrier there to the end of state access mode.
+    /// Its thread writes it in compute mode. All threads read it in state access mode.
     decompositions: Own<Decomposition>,
-    /// Per partition; each belongs to a thread.
-    chains: Own<Chains>,
     tasks: Tasks,
     /// Per event of a batch: the claim of the thread that evaluates its conditions. In compute mode, the thread of the event's
     /// slice clears it.
@@ -75,7 +78,12 @@ struct Member {
     costs: Costs,
     /// The number of rounds so far; the same in all threads.
     round: usize,
+    /// Operations to apply, of the moment.
+    pending: Vec<Access>,
 }
+
+/// So many events are planned at a time, before their operations are inserted.
+const PORTION: usize = 64;
 
 pub(super) fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     Ok(Box::new(tstream(program, options)?))
@@ -85,7 +93,7 @@ fn tstream(program: &Program, options: &Options) -> Result<Tstream, RunError> {
     let (threads, events) = (options.threads, options.punctuation);
     let layout = Layout::new(&program.tables);
     let containers: Vec<bool> = program.tables.iter().map(|table| table.containers).collect();
-    let member = || Member { counters: Counters::default(), costs: Costs::default(), round: 0 };
+    let member = || Member { counters: Counters::default(), costs: Costs::default(), round: 0, pending: Vec::new() };
     Ok(Tstream {
         punctuation: events,
         barrier: Barrier::new(threads),
@@ -94,7 +102,6 @@ fn tstream(program: &Program, options: &Options) -> Result<Tstream, RunError> {
         threads: Own::new(threads, member),
         benches: Own::new(threads, || Workbench::new(program.output_stride())),
         decompositions: Own::new(threads, || Decomposition::new(threads, containers.clone())),
-        chains: Own::new(threads, Chains::default),
         tasks: Tasks::new(options)?,
         claims: (0..events).map(|_| AtomicU32::new(0)).collect(),
         outcomes: [Outcome::new(events), Outcome::new(events)],
@@ -137,8 +144,6 @@ impl Tstream {
         let threads = self.threads.len();
         let mut ticket = run.first_ticket + thread as u64;
         for (number, batch) in batches(run, self.punctuation).enumerate() {
-            run.await_arrival(batch.end);
-            run.check()?;
             let outcome = &self.outcomes[number % 2];
             let task = Assignment { thread, threads, run, batch: &batch, outcome };
             self.batch(task, own, ticket)?;
@@ -151,20 +156,10 @@ impl Tstream {
     fn batch(&self, task: Assignment, own: &mut Member, ticket: u64) -> Result<(), RunError> {
         let Assignment { thread, threads, run, batch, outcome, .. } = task;
         let slice = batch.slice(thread, threads);
-        let started = run.clock.now();
         let mut watch = Stopwatch::start();
 
-        self.plan(task, slice.clone())?;
-        watch.lap(&mut own.costs.planning);
-        self.decompose(task, slice.clone());
-        watch.lap(&mut own.costs.decomposition);
+        let started = self.compute(task, own, slice.clone(), &mut watch)?;
         self.meet(task, own, &mut watch)?;
-        self.insert(task, own);
-        watch.lap(&mut own.costs.insertion);
-        if self.tasks.has_shared() {
-            self.meet(task, own, &mut watch)?;
-        }
-
         self.process(task, own, &mut watch)?;
 
         // SAFETY: the thread's own.
@@ -187,75 +182,75 @@ impl Tstream {
         Ok(())
     }
 
-    /// Compute mode: plans a slice of the batch.
-    fn plan(&self, task: Assignment, slice: Range<usize>) -> Result<(), RunError> {
-        let Assignment { thread, run, batch, outcome, .. } = task;
-        // SAFETY: the thread's own.
-        unsafe { self.benches.with_mut(thread, |bench| bench.plan(run, batch, slice, outcome)) }
-    }
-
-    /// Compute mode: decomposes a slice of the batch, and routes its operations to the partitions of their rows.
-    fn decompose(&self, task: Assignment, slice: Range<usize>) {
-        // SAFETY: the bench is the thread's own. The others are done with the last batch's state access mode, in which they
-        // read the decomposition.
-        let has_groups = unsafe {
-            self.decompositions.with_mut(task.thread, |own| {
-                self.benches.with(task.thread, |bench| {
-                    own.decompose(bench.planner.accesses(), &self.partitioning, &self.layout);
-                });
-                own.has_groups()
-            })
+    /// Compute mode, up to the barrier: takes the events of a slice as they arrive, and inserts their operations into the
+    /// chains. Returns the time at which it started.
+    fn compute(
+        &self,
+        task: Assignment,
+        own: &mut Member,
+        slice: Range<usize>,
+        watch: &mut Stopwatch,
+    ) -> Result<u64, RunError> {
+        let Assignment { thread, threads, run, batch, outcome } = task;
+        let into = Insertion {
+            thread,
+            is_alone: threads == 1,
+            partitioning: &self.partitioning,
+            layout: &self.layout,
+            directory: &self.directory,
+            tasks: &self.tasks,
         };
-        if has_groups {
-            for claim in &self.claims[slice] {
-                // ORDERING: Relaxed; the barrier publishes it.
-                claim.store(0, Ordering::Relaxed);
+        let mut started = None;
+        let mut compute = |bench: &mut Workbench, decomposition: &mut Decomposition| -> Result<(), RunError> {
+            bench.planner.reset();
+            decomposition.clear();
+            let mut begin = slice.start;
+            while begin < slice.end {
+                run.await_arrival(batch.begin + begin + 1);
+                run.check()?;
+                if started.is_none() || run.arrivals.is_open_loop() {
+                    started.get_or_insert_with(|| run.clock.now());
+                    *watch = Stopwatch::start();
+                }
+                let most = slice.end.min(begin + PORTION);
+                let end = run.arrived(batch.begin + begin + 1..batch.begin + most) - batch.begin;
+                let planned = bench.planner.accesses().len();
+                bench.plan_more(run, batch, begin..end, outcome)?;
+                watch.lap(&mut own.costs.planning);
+                let accesses = &bench.planner.accesses()[planned..];
+                // SAFETY: it is compute mode, and the events are this thread's.
+                unsafe { decomposition.decompose(accesses, into, &mut own.costs) };
+                own.counters.time.remote += accesses.iter().map(|access| self.remote(task, access)).sum::<u64>();
+                watch.lap(&mut own.costs.insertion);
+                begin = end;
             }
+            decomposition.finish(&self.layout);
+            if decomposition.has_groups() {
+                for claim in &self.claims[slice.clone()] {
+                    // ORDERING: Relaxed; the barrier publishes it.
+                    claim.store(0, Ordering::Relaxed);
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: all of it is the thread's own. The others are done with the last batch's state access mode, in which they
+        // read the decomposition and the tasks.
+        unsafe {
+            self.tasks.clear(thread, 0);
+            self.benches.with_mut(thread, |bench| {
+                self.decompositions.with_mut(thread, |decomposition| compute(bench, decomposition))
+            })?;
         }
+        watch.lap(&mut own.costs.insertion);
+        Ok(started.unwrap_or_else(|| run.clock.now()))
     }
 
-    /// Makes chains of the operations that were routed to the thread's partition, and tasks of the chains. Chains that depend
-    /// on no others are tasks of the first round; the rest are tasks of the second.
-    fn insert(&self, task: Assignment, own: &mut Member) {
-        let Assignment { thread, threads, run, .. } = task;
-        // SAFETY: until the end of state access mode decompositions are only read, except for what `Chains` writes. The
-        // others no longer use the chains and tasks of the last batch.
-        unsafe {
-            let decomposed: Vec<&Decomposition> = (0..threads)
-                .map(|from| {
-                    let one = self.decompositions.with(from, |one| &raw const *one);
-                    &*one
-                })
-                .collect();
-            for (from, one) in decomposed.iter().enumerate() {
-                let bytes = size_of_val(&one.operations[thread][..]);
-                own.counters.time.remote += run.placement.fetch(thread, from, bytes);
-            }
-            self.chains.with_mut(thread, |chains| {
-                chains.insert(&Insertion {
-                    partition: thread,
-                    decomposed: &decomposed,
-                    layout: &self.layout,
-                    directory: &self.directory,
-                    bases: run.tables.bases(),
-                });
-                if self.tasks.is_shared(thread) {
-                    chains.separate();
-                }
-                let plain = chains.plain_len();
-                for round in [0, 1] {
-                    let tracked = chains.tracked().iter().enumerate();
-                    let chosen = tracked.filter(|(_, chain)| chain.is_dependent == (round == 1));
-                    let numbers =
-                        (0..if round == 0 { plain } else { 0 }).chain(chosen.map(|(number, _)| plain + number));
-                    let task = |chain| Task { partition: thread as u32, chain: chain as u32 };
-                    self.tasks.set(thread, round, numbers.map(task));
-                }
-                own.costs.operations += chains.operations().len() as u64;
-                own.costs.chains += chains.len() as u64;
-                own.costs.dependent_chains += self.tasks.len(thread, 1) as u64;
-            });
-        }
+    /// The additional nanoseconds to insert an operation into a chain on another node.
+    #[inline(always)]
+    fn remote(&self, task: Assignment, access: &Access) -> u64 {
+        let placement = task.run.placement;
+        let partition = if placement.is_flat() { 0 } else { self.partitioning.of(RowName::of(access)) };
+        placement.fetch(task.thread, partition, size_of::<Node>())
     }
 
     /// State access mode: walks chains, round by round, until all are done.
@@ -280,34 +275,26 @@ impl Tstream {
     /// Walks the chains that the thread takes in a round.
     ///
     /// # Safety
-    /// It is state access mode, and all threads are in this round, or at the barriers around it. In the first round, others
-    /// may still insert, unless they share the thread's pool.
+    /// It is state access mode, and all threads are in this round, or at the barriers around it.
     unsafe fn round(&self, task: Assignment, own: &mut Member, round: u32) -> Result<(), RunError> {
         let Assignment { thread, threads, run, .. } = task;
         let processing = Processing {
             task,
             layout: &self.layout,
-            chains: &self.chains,
+            directory: &self.directory,
             decompositions: &self.decompositions,
             claims: &self.claims,
             round,
         };
-        // SAFETY: decompositions and chains are only read here. Each chain is one task, and a pool hands out each once. The
-        // plain chains of a thread that shares its pool with no other are its own.
+        // SAFETY: decompositions and chains are only read here. Each chain is one task, and a pool hands out each once.
         unsafe {
             let is_shared = threads > 1 && (round > 0 || self.decompositions.sum(|one| usize::from(one.is_shared)) > 0);
-            let mut pending = processing.start(is_shared);
-            if round == 0 && !self.tasks.is_shared(thread) {
-                let chains = &*self.chains.with(thread, |chains| &raw const *chains);
-                processing.append(&mut pending, chains.operations(), chains.all_plain())?;
-            }
-            if round > 0 {
-                // The second round's were made in compute mode.
-                self.tasks.set(thread, round + 1, std::iter::empty());
-            }
+            let mut pending = processing.start(is_shared, &mut own.pending);
+            self.tasks.clear(thread, round + 1);
             for chain in self.tasks.take(thread, round, own.round) {
-                let Walked { bytes, is_done } = processing.walk(chain, &mut pending)?;
-                own.counters.time.remote += run.placement.fetch(thread, chain.partition as usize, bytes);
+                let Walked { nodes, is_done } = processing.walk(&*chain.0, &mut pending)?;
+                let bytes = nodes * size_of::<Node>();
+                own.counters.time.remote += run.placement.fetch(thread, (*chain.0).partition(), bytes);
                 if !is_done {
                     self.tasks.put_off(thread, round + 1, chain);
                 }
