@@ -28,6 +28,7 @@ from streaming_core.run import host, planning, profile
 from streaming_core.run.way import Morsel, Pinned, Pooled
 
 APPS = ("brisk_wc", "fd", "sd", "lr")
+JUMBO_APPS = ("brisk_wc", "sd")
 BATCHES = (1, 256)
 PUBLISHED, OURS, POOLED, MORSEL = "published", "ours", "pooled", "morsel"
 STRATEGIES = {PUBLISHED: "rlas", OURS: strategies.DEFAULT}
@@ -136,7 +137,7 @@ def _operators(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads, heats = max(counts), []
-    for app in (app for app in APPS if registry.load(app).unordered):
+    for app in JUMBO_APPS:
         plan = _pipeline(app, threads)
         ways = [
             Pinned(app=app, channel=channel, threads=threads, batch=batch, plan=plan)

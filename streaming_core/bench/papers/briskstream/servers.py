@@ -22,39 +22,46 @@ DRAWN = 1000  # random plans
 RANDOM = "best random plan"
 R = "predicted_rows_per_s"
 PUBLISHED, OURS = {"way": "rlas"}, {"way": strategies.DEFAULT}
-CASES = ("app", "machine")
+ON_A = {"machine": "server_a"}
 
 
-def _over(says: str, source: str, way: str, expects: str = ">", paper: float | None = None) -> Claim:
-    return Claim(says, source, PUBLISHED, OURS, {"way": way}, column=R, by=CASES, expects=expects, paper=paper)
+def _on_a(says: str, source: str, way: str, paper: float | None = None) -> Claim:
+    return Claim(says, source, PUBLISHED | ON_A, OURS | ON_A, {"way": way}, column=R, paper=paper)
 
 
 CLAIMS = (
     Claim(
         "WC reaches 96.4 M words/s on the eight sockets of server A; the model estimates 104.8 M.",
         "section 6.2, table 4; simulated",
-        {**PUBLISHED, "app": "wc", "machine": "server_a"},
-        {**OURS, "app": "wc", "machine": "server_a"},
+        PUBLISHED | ON_A | {"app": "wc"},
+        OURS | ON_A | {"app": "wc"},
         column=R,
         expects="=",
         paper={"wc": 96_390_800.0},
     ),
-    _over(
+    _on_a(
         "RLAS is 19 to 39 % faster than a search that takes the worst distance for all rows, fix(L).",
         "section 6.4, figure 12; simulated",
         "rlas_fix_l",
         paper=1.19,
     ),
-    _over(
+    _on_a(
         "RLAS is 119 to 455 % faster than a search that takes no distance, fix(U).",
         "section 6.4, figure 12; simulated",
         "rlas_fix_u",
         paper=2.19,
     ),
-    _over("With equal replicas, RLAS places better than first fit.", "section 6.4, figure 13; simulated", "first_fit"),
-    _over("With equal replicas, RLAS beats round robin.", "section 6.4, figure 13; simulated", "round_robin"),
-    _over("None of 1,000 random plans is better than that of RLAS.", "section 6.4, figure 14; simulated", RANDOM),
-)  # fmt: skip
+    Claim(
+        "With equal replicas, RLAS places better than first fit and round robin.",
+        "section 6.4, figure 13; simulated",
+        PUBLISHED,
+        OURS,
+        {"way": ("first_fit", "round_robin")},
+        column=R,
+        by=("app", "machine"),
+    ),
+    _on_a("None of 1,000 random plans is better than that of RLAS.", "section 6.4, figure 14; simulated", RANDOM),
+)
 
 
 def _simulated() -> Iterator[Row]:

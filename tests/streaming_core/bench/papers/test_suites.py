@@ -70,7 +70,8 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1.0)  # one multiplication for any requested cost
     monkeypatch.setattr(ordered, "Race", races)
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
-    monkeypatch.setattr(briskstream, "APPS", ("sd",))
+    for name in ("APPS", "JUMBO_APPS"):
+        monkeypatch.setattr(briskstream, name, ("sd",))
     for name, values in (("COUNTED", (("wordcount", {}, 1.0),)), ("JOIN", {"keys": 8})):
         monkeypatch.setattr(stretch, name, values)
     for name, values in (("HEDGE", {"keys": 8}), ("PHASES", elasticity.PHASES | {"keys": 8})):
@@ -97,6 +98,9 @@ def check(outcome, declared):
     assert all(row["result"] == "equal" for row in outcome["rows"] if row["way"] == "hand-written")
     # A hand-written loop has a rate and nothing else.
     rows, loads = [row for row in outcome["rows"] if row["way"] != "hand-written"], declared.loads
+    if declared.name == "servers":  # a simulation
+        assert {row["result"] for row in rows} == {"simulated"}
+        return
     assert {row["result"] for row in rows} == {"equal", "yardstick"}
     assert all(row["cpu_ns"] > 0 for row in rows)
     for plot in outcome["plots"]:
@@ -171,7 +175,7 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
         assert {s.batch for _, s in ways("ordered", name)} == {1}
     jumbo = {(s.app, s.channel, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     channels = ("pair_queue", "gate")
-    assert jumbo == set(itertools.product(("brisk_wc", "fd", "sd"), channels, (1, 256)))
+    assert jumbo == set(itertools.product(("brisk_wc", "sd"), channels, (1, 256)))
     compared = {(s.app, s.executor, s.option("channel")) for _, s in ways("briskstream", "applications")}
     unordered = {(app, "pinned", channel) for app in ("brisk_wc", "fd", "sd") for channel in channels}
     others = {(app, name, None) for app in ("brisk_wc", "fd", "sd", "lr") for name in ("pooled", "morsel")}
