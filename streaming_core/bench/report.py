@@ -100,11 +100,6 @@ def wrong_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in all_rows(results) if row["result"] == "different"]
 
 
-def mispredicted_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the plans whose prediction has too large an error."""
-    return [row for row in all_rows(results) if row.get("mispredicted")]
-
-
 def render(results: dict[str, Any], console: Console) -> None:
     """Print the tables for people."""
     if not console.is_terminal:

@@ -50,6 +50,7 @@ NOUNS = {
     "kept": "least throughput over fewer threads",
     "error": "error of the prediction",
     "search_seconds": "seconds of a search",
+    "predicted_rows_per_s": "predicted rows of the sinks per second",
 }
 
 

@@ -227,7 +227,7 @@ SUITE = Suite(
             _queries,
             (Plot("batch", *RATE, lines=("way",), kind="bar", loop=False),),
             events=100_000,
-            seconds=190.0,
+            seconds=250.0,
             needs="cores",
         ),
         Experiment(

@@ -7,11 +7,12 @@
 use crate::error::RunError;
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::state::index::prefetch_to_write;
 use crate::transactions::run::Scheme;
 use crate::transactions::scheme::ahead;
 use crate::transactions::scheme::ahead::counter::Counter;
 use crate::transactions::scheme::ahead::locks::{LockTicket, RowLock};
-use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, prefetch, writes};
+use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, writes};
 use crate::transactions::scheme::ahead::{Event, Guard};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -54,7 +55,7 @@ impl Guard for Lock {
         held.requests
             .collect(event.accesses, |access| Request { row: self.numbers.of(access), writes: writes(access) });
         for request in held.requests.list() {
-            prefetch(&raw const self.locks[request.row as usize]);
+            prefetch_to_write(&raw const self.locks[request.row as usize]);
         }
     }
 

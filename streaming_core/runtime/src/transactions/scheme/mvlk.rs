@@ -34,11 +34,12 @@ use crate::error::RunError;
 use crate::program::Program;
 use crate::program::kernel::{Access, kind};
 use crate::program::options::Options;
+use crate::state::index::prefetch_to_write;
 use crate::threads::sync::{AtomicPtr, AtomicU32, Ordering, UnsafeCell, fence};
 use crate::transactions::run::Scheme;
 use crate::transactions::scheme::ahead;
 use crate::transactions::scheme::ahead::counter::Counter;
-use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, prefetch, writes};
+use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, writes};
 use crate::transactions::scheme::ahead::{Event, Guard};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -372,7 +373,7 @@ impl Guard for Mvlk {
         reads.clear();
         others.clear();
         for request in requests {
-            prefetch(&raw const self.rows[request.row as usize]);
+            prefetch_to_write(&raw const self.rows[request.row as usize]);
         }
         if requests.iter().all(|request| request.writes) {
             return others.extend_from_slice(event.accesses);

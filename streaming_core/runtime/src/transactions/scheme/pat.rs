@@ -19,13 +19,14 @@ use crate::error::RunError;
 use crate::program::Program;
 use crate::program::kernel::Access;
 use crate::program::options::Options;
+use crate::state::index::prefetch_to_write;
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicUsize, CachePadded, Ordering, UnsafeCell};
 use crate::transactions::run::Scheme;
 use crate::transactions::scheme::ahead;
 use crate::transactions::scheme::ahead::counter::Counter;
 use crate::transactions::scheme::ahead::locks::{LockTicket, RowLock};
-use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, prefetch, writes};
+use crate::transactions::scheme::ahead::requests::{Request, Requests, RowNumbers, writes};
 use crate::transactions::scheme::ahead::{Event, Guard};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -272,7 +273,7 @@ impl Guard for Pat {
         held.requests
             .collect(event.accesses, |access| Request { row: self.numbers.of(access), writes: writes(access) });
         for request in held.requests.list() {
-            prefetch(&raw const self.locks[request.row as usize]);
+            prefetch_to_write(&raw const self.locks[request.row as usize]);
         }
         let index = (event.position - event.batch.begin) / self.source.threads;
         // SAFETY: the batch is numbered, and the event is this thread's.

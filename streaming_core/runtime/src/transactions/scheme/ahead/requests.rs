@@ -84,20 +84,6 @@ impl Requests {
     }
 }
 
-/// Requests a cache line for writing before it is needed. Cores write lock words in turn. Without this, a core would request
-/// each line twice, first to read and then to write. Meanwhile, all other cores would wait for the counter.
-#[inline(always)]
-pub(crate) fn prefetch<T>(what: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint for any address; it changes nothing, and processors without it do nothing. (The intrinsic becomes a hint
-    // to read, unless the compiler targets a newer processor.)
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) what, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = what;
-}
-
 /// Whether an access by itself writes.
 #[inline]
 pub(crate) fn writes(access: &Access) -> bool {

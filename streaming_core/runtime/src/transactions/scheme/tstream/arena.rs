@@ -1,6 +1,6 @@
 //! Memory of a thread for an interval: it is drawn item by item, and the next interval uses all of it again.
 
-use crate::transactions::scheme::ahead::requests::prefetch;
+use crate::state::index::prefetch_to_write;
 
 /// So many items before it is drawn, an item is prefetched.
 const AHEAD: usize = 8;
@@ -28,7 +28,7 @@ impl<T: Default> Arena<T> {
         self.used += 1;
         let item = &raw const self.chunks[chunk][place];
         // Other threads read the last interval's.
-        prefetch(item.wrapping_add(AHEAD));
+        prefetch_to_write(item.wrapping_add(AHEAD));
         item
     }
 

@@ -11,13 +11,8 @@ use std::ptr::{null, null_mut};
 
 use crate::state::index;
 use crate::threads::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
-use crate::transactions::scheme::ahead::requests::prefetch;
-use crate::transactions::scheme::tstream::arena::Arena;
-use crate::transactions::scheme::tstream::costs::Costs;
-use crate::transactions::scheme::tstream::decomposition::{IS_DEPENDENT, Operation, Partitioning};
 use crate::transactions::scheme::tstream::layout::{Layout, RowName};
-use crate::transactions::scheme::tstream::skip_list::{Index, Node, SkipList, height, link};
-use crate::transactions::scheme::tstream::tasks::{Task, Tasks};
+use crate::transactions::scheme::tstream::skip_list::{Node, SkipList};
 
 /// Per row, its chain; null if it has none. The thread that first inserts sets the entry. The thread that ends the chain's
 /// walk clears it.
@@ -28,10 +23,16 @@ impl Directory {
         Self((0..layout.rows).map(|_| AtomicPtr::new(null_mut())).collect())
     }
 
+    /// The entry of a row, for insertion.
+    #[inline(always)]
+    pub fn entry(&self, layout: &Layout, name: RowName) -> &AtomicPtr<Chain> {
+        &self.0[layout.number(name)]
+    }
+
     /// Fetches the entry of a row that an operation is inserted for soon.
     #[inline(always)]
     pub fn prefetch(&self, layout: &Layout, name: RowName) {
-        prefetch(&raw const self.0[layout.number(name)]);
+        index::prefetch_to_write(self.entry(layout, name));
     }
 
     /// Ends the chain of a row. No thread inserts, and only the caller walks the chain.
@@ -51,9 +52,9 @@ impl Directory {
 
 /// The row of a chain, and its partition.
 #[derive(Clone, Copy, Default)]
-struct Target {
-    name: RowName,
-    partition: u32,
+pub(super) struct Target {
+    pub name: RowName,
+    pub partition: u32,
 }
 
 /// The operations on a row in an interval.
@@ -61,7 +62,7 @@ struct Target {
 pub(super) struct Chain {
     /// Written by the thread that makes the chain, before the directory has it.
     target: UnsafeCell<Target>,
-    operations: SkipList,
+    pub operations: SkipList,
     marks: AtomicU32,
     /// The last node that was evaluated. For the thread that walks the chain in a round; barriers separate rounds.
     last: UnsafeCell<*const Node>,
@@ -87,80 +88,13 @@ impl Default for Chain {
     }
 }
 
-/// What all threads insert with.
-#[derive(Clone, Copy)]
-pub(super) struct Insertion<'a> {
-    pub thread: usize,
-    /// Whether there is no other thread.
-    pub is_alone: bool,
-    pub partitioning: &'a Partitioning,
-    pub layout: &'a Layout,
-    pub directory: &'a Directory,
-    pub tasks: &'a Tasks,
-}
-
-/// The chains that a thread has made in an interval, and what it has inserted into any chain.
-pub(super) struct Chains {
-    chains: Arena<Chain>,
-    nodes: Arena<Node>,
-    indexes: Arena<Index>,
-}
-
-impl Chains {
-    pub fn new() -> Self {
-        Self { chains: Arena::new(), nodes: Arena::new(), indexes: Arena::new() }
-    }
-
-    /// Forgets everything, and keeps the memory. No thread uses it any more.
-    pub fn clear(&mut self) {
-        self.chains.clear();
-        self.nodes.clear();
-        self.indexes.clear();
-    }
-
-    /// Inserts an operation into the chain of its row, and returns the chain.
-    ///
-    /// # Safety
-    /// It is compute mode. Only this thread inserts operations of the event, which lasts as long as the interval.
-    #[inline(always)]
-    pub unsafe fn insert(&mut self, operation: Operation, into: Insertion, costs: &mut Costs) -> *const Chain {
-        let name = RowName::of(&operation.access);
-        let (marks, event) = (operation.link.marks(), operation.access.event);
-        let entry = &into.directory.0[into.layout.number(name)];
-        let node = self.nodes.draw();
-        // ORDERING: Acquire takes over the chain from the thread that made it.
-        let mut chain = entry.load(Ordering::Acquire).cast_const();
-        // SAFETY: what was drawn only this thread knows; a chain in the directory is of this interval, and filled.
-        unsafe {
-            (*node).fill(operation);
-            if chain.is_null() {
-                chain = self.chains.draw();
-                let partition = into.partitioning.of(name);
-                (*chain).start(Target { name, partition: partition as u32 }, node, marks);
-                if link(entry, null_mut(), chain, into.is_alone) {
-                    into.tasks.add(into.thread, partition, Task(chain));
-                    costs.chains += 1;
-                    costs.dependent_chains += u64::from(marks & IS_DEPENDENT != 0);
-                    return chain;
-                }
-                self.chains.take_back();
-                // ORDERING: Acquire, as above.
-                chain = entry.load(Ordering::Acquire);
-            }
-            costs.dependent_chains += u64::from((*chain).mark(marks) & IS_DEPENDENT != 0);
-            (*chain).operations.insert(node, height(event), &mut self.indexes, into.is_alone);
-        }
-        chain
-    }
-}
-
 impl Chain {
     /// Makes it the chain of a row with this node only.
     ///
     /// # Safety
     /// Only the caller knows the chain and the node, which is filled.
     #[inline(always)]
-    unsafe fn start(&self, target: Target, node: *const Node, marks: u32) {
+    pub unsafe fn start(&self, target: Target, node: *const Node, marks: u32) {
         // SAFETY: as the caller says.
         unsafe {
             self.target.with_mut(|to| *to = target);
@@ -177,7 +111,7 @@ impl Chain {
 
     /// Adds marks, and returns those that are new.
     #[inline(always)]
-    fn mark(&self, marks: u32) -> u32 {
+    pub fn mark(&self, marks: u32) -> u32 {
         // ORDERING: Relaxed; the barrier at the end of compute mode publishes it.
         if marks & !self.marks.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -193,15 +127,18 @@ impl Chain {
         self.marks.load(Ordering::Relaxed) == 0
     }
 
+    #[inline(always)]
     fn target(&self) -> Target {
         // SAFETY: no thread writes it once others know the chain.
         self.target.with(|target| unsafe { *target })
     }
 
+    #[inline(always)]
     pub fn name(&self) -> RowName {
         self.target().name
     }
 
+    #[inline(always)]
     pub fn partition(&self) -> usize {
         self.target().partition as usize
     }
@@ -256,174 +193,5 @@ impl Chain {
             let word = word.load(Ordering::Relaxed);
             word >> 32 < u64::from(round) && word as u32 > event
         })
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-pub(super) mod testing {
-    use super::*;
-    use crate::program::kernel::Access;
-    use crate::program::options::Options;
-    use crate::transactions::scheme::tstream::decomposition::{Decomposition, Role};
-
-    /// Threads that decompose events on a table, and on one with containers.
-    pub struct Decomposed {
-        pub layout: Layout,
-        pub partitioning: Partitioning,
-        pub threads: Vec<Decomposition>,
-        directory: Directory,
-        tasks: Tasks,
-        pub costs: Costs,
-    }
-
-    impl Decomposed {
-        pub fn new(threads: usize) -> Self {
-            let tables = r#"[{"name": "t", "rows": 4000, "stride": 16, "read": [0, 16]},
-                {"name": "c", "rows": 9, "stride": 24, "read": [0, 24], "containers": true}]"#;
-            let layout = Layout::new(&serde_json::from_str::<Vec<crate::program::TableSpec>>(tables).unwrap());
-            Self {
-                partitioning: Partitioning::new(threads),
-                threads: (0..threads).map(|_| Decomposition::new(threads, vec![false, true])).collect(),
-                directory: Directory::new(&layout),
-                tasks: Tasks::new(&Options { threads, ..Options::default() }).unwrap(),
-                costs: Costs::default(),
-                layout,
-            }
-        }
-
-        /// A thread decomposes events of the interval.
-        pub fn decompose(&mut self, thread: usize, accesses: &[Access]) {
-            let into = Insertion {
-                thread,
-                is_alone: self.threads.len() == 1,
-                partitioning: &self.partitioning,
-                layout: &self.layout,
-                directory: &self.directory,
-                tasks: &self.tasks,
-            };
-            // SAFETY: there is no other thread.
-            unsafe { self.threads[thread].decompose(accesses, into, &mut self.costs) };
-            self.threads[thread].finish(&self.layout);
-        }
-
-        /// Ends the interval.
-        pub fn end(&mut self) {
-            for chain in self.chains() {
-                // SAFETY: chains in the directory are of this interval.
-                self.directory.clear(&self.layout, unsafe { (*chain).name() });
-            }
-            self.threads.iter_mut().for_each(Decomposition::clear);
-            // SAFETY: there is no other thread.
-            (0..self.threads.len()).for_each(|thread| unsafe { self.tasks.clear(thread, 0) });
-        }
-
-        pub fn chain(&self, table: u8, row: u32) -> *const Chain {
-            self.directory.chain(&self.layout, RowName { table, row })
-        }
-
-        /// All chains, by rows.
-        pub fn chains(&self) -> Vec<*const Chain> {
-            let chains = [(0, 4000), (1, 9)].map(|(table, rows)| (0..rows).map(move |row| self.chain(table, row)));
-            chains.into_iter().flatten().filter(|chain| !chain.is_null()).collect()
-        }
-
-        /// The chains in the pool of each thread.
-        pub fn pools(&self) -> Vec<Vec<*const Chain>> {
-            // SAFETY: there is no other thread.
-            let pool = |thread| unsafe { self.tasks.take(thread, 0, 0).map(|task| task.0).collect() };
-            (0..self.threads.len()).map(pool).collect()
-        }
-    }
-
-    /// The entries of a chain, in their order.
-    pub fn entries(chain: *const Chain) -> Vec<(Access, Role)> {
-        let mut entries = Vec::new();
-        // SAFETY: a test's chain, which no thread inserts into.
-        unsafe {
-            let mut node = (*chain).after(null());
-            while !node.is_null() {
-                let Operation { access, link, .. } = (*node).operation();
-                entries.push((access, link.role()));
-                node = (*chain).after(node);
-            }
-        }
-        entries
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::testing::{Decomposed, entries};
-    use super::*;
-    use crate::program::kernel::{Access, kind};
-
-    fn access(event: u32, row: u32, kind: u8) -> Access {
-        Access { event, row, kind, ..Access::default() }
-    }
-
-    fn events(decomposed: &Decomposed, row: u32) -> Vec<u32> {
-        entries(decomposed.chain(0, row)).iter().map(|one| one.0.event).collect()
-    }
-
-    #[test]
-    fn a_row_has_one_chain_in_event_order_whoever_inserts_first() {
-        let (first, second) = (
-            [access(0, 2, kind::MODIFY), access(1, 0, kind::MODIFY), access(1, 2, kind::READ)],
-            [access(4, 0, kind::READ), access(5, 2, kind::MODIFY), access(5, 2, kind::READ)],
-        );
-        let mut decomposed = Decomposed::new(2);
-        for interval in 0..3 {
-            decomposed.costs = Costs::default();
-            decomposed.decompose(interval % 2, &second);
-            assert_eq!(events(&decomposed, 2), [5, 5], "before the first thread has come");
-            decomposed.decompose((interval + 1) % 2, &first);
-            assert_eq!((events(&decomposed, 2), events(&decomposed, 0)), (vec![0, 1, 5, 5], vec![1, 4]));
-            let Costs { operations, chains, dependent_chains, .. } = decomposed.costs;
-            assert_eq!((operations, chains, dependent_chains), (6, 2, 0));
-            decomposed.end();
-            assert!(decomposed.chains().is_empty());
-        }
-    }
-
-    #[test]
-    fn a_chain_is_in_the_pool_of_its_row_s_partition_whoever_makes_it() {
-        let mut decomposed = Decomposed::new(2);
-        let rows: Vec<u32> = (0..100).map(|row| row * 40).collect();
-        let accesses: Vec<Access> = rows.iter().map(|&row| access(row, row, kind::READ)).collect();
-        decomposed.decompose(1, &accesses[50..]);
-        decomposed.decompose(0, &accesses[..50]);
-        for (thread, pool) in decomposed.pools().into_iter().enumerate() {
-            let mut pool: Vec<u32> = pool.into_iter().map(|chain| entries(chain)[0].0.row).collect();
-            pool.sort_unstable();
-            let of = |row| decomposed.partitioning.of(RowName { table: 0, row });
-            assert_eq!(pool, rows.iter().copied().filter(|&row| of(row) == thread).collect::<Vec<_>>());
-            assert!(pool.len() > 20);
-        }
-    }
-
-    #[test]
-    fn chains_that_events_depend_on_or_that_depend_on_others_are_marked() {
-        let mut decomposed = Decomposed::new(1);
-        let first = [access(0, 1, kind::CONDITION), access(0, 2, kind::MODIFY), access(1, 3, kind::MODIFY)];
-        decomposed.decompose(0, &first);
-        decomposed.decompose(0, &[access(2, 2, kind::READ), access(3, 1, kind::MODIFY), access(4, 3, kind::READ)]);
-        // SAFETY: there is no other thread.
-        let is_plain = |row| unsafe { (*decomposed.chain(0, row)).is_plain() };
-        assert_eq!([1, 2, 3].map(is_plain), [false, false, true]);
-        assert_eq!((decomposed.costs.chains, decomposed.costs.dependent_chains), (3, 1));
-    }
-
-    #[test]
-    fn what_was_passed_before_a_round_does_not_hang_on_the_round() {
-        let chain = Chain::default();
-        let passed = |round| (0..9).filter(|&event| chain.has_passed(event, round)).count();
-        assert_eq!((passed(0), passed(1)), (0, 0));
-        for (round, stopped) in [(0, 2), (1, 2), (2, 6)] {
-            let before = passed(round);
-            chain.stop(round, Some(stopped));
-            assert_eq!((passed(round), passed(round + 1)), (before, stopped as usize + 1));
-        }
-        chain.stop(3, None);
-        assert_eq!((passed(3), passed(4), passed(9)), (7, 9, 9), "it is done");
     }
 }

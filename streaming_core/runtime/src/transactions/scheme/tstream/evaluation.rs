@@ -32,8 +32,9 @@ use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU32, Ordering};
 use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::scheme::tstream::chains::{Chain, Directory};
-use crate::transactions::scheme::tstream::decomposition::{Decomposition, Operation};
+use crate::transactions::scheme::tstream::decomposition::Decomposition;
 use crate::transactions::scheme::tstream::layout::Layout;
+use crate::transactions::scheme::tstream::operation::Operation;
 use crate::transactions::scheme::tstream::skip_list::Node;
 
 /// So many operations are applied at once.
@@ -138,6 +139,7 @@ impl Processing<'_> {
     ///
     /// # Safety
     /// It is state access mode, and no other thread walks the chain in this round.
+    #[inline]
     pub unsafe fn walk(&self, chain: &Chain, pending: &mut Pending) -> Result<Walked, RunError> {
         // SAFETY: as the caller says; in state access mode nodes are only read.
         let walked = unsafe {
@@ -160,6 +162,7 @@ impl Processing<'_> {
     }
 
     /// What a thread has decomposed.
+    #[inline(always)]
     fn decomposition(&self, thread: u32) -> &Decomposition {
         // SAFETY: decompositions are only read in state access mode, and it lasts longer than this borrow.
         unsafe { &*self.decompositions.with(thread as usize, |decomposition| &raw const *decomposition) }

@@ -1,7 +1,11 @@
-//! Rows by name, and where they are.
+//! Rows by name, where they are, and their partitions.
 
 use crate::program::TableSpec;
 use crate::program::kernel::Access;
+use crate::state::key_group::{OwnerMap, group, hash_i64};
+
+/// Rows per unit of partitioning: neighbours on one cache line are in one partition, or threads would take it from each other.
+pub(super) const UNIT: u32 = 16;
 
 /// A row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,5 +56,26 @@ impl Layout {
     pub unsafe fn address(&self, name: RowName, bases: *const *mut u8) -> *mut u8 {
         // SAFETY: as the caller says.
         unsafe { (*bases.add(usize::from(name.table))).add(name.row as usize * self.stride(name.table)) }
+    }
+}
+
+/// Which partition a row belongs to: hash partitioning, as in section IV-E. A thread has one partition.
+pub(super) struct Partitioning {
+    owners: OwnerMap,
+    is_single: bool,
+}
+
+impl Partitioning {
+    pub fn new(threads: usize) -> Self {
+        Self { owners: OwnerMap::even(threads), is_single: threads == 1 }
+    }
+
+    #[inline(always)]
+    pub fn of(&self, name: RowName) -> usize {
+        if self.is_single {
+            return 0;
+        }
+        let unit = u64::from(name.table) << 32 | u64::from(name.row / UNIT);
+        self.owners.owner(group(hash_i64(unit as i64)))
     }
 }

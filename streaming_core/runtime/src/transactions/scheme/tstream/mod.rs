@@ -21,7 +21,9 @@ mod chains;
 mod costs;
 mod decomposition;
 mod evaluation;
+mod insertion;
 mod layout;
+mod operation;
 mod skip_list;
 mod tasks;
 
@@ -43,11 +45,12 @@ use crate::transactions::run::{Run, Scheme, batches};
 use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::workbench::Workbench;
 
-use chains::{Directory, Insertion};
+use chains::Directory;
 use costs::Costs;
-use decomposition::{Decomposition, Partitioning};
+use decomposition::Decomposition;
 use evaluation::{Processing, Walked};
-use layout::{Layout, RowName};
+use insertion::Insertion;
+use layout::{Layout, Partitioning, RowName};
 use skip_list::Node;
 use tasks::Tasks;
 
@@ -308,6 +311,8 @@ impl Tstream {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod decomposed;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 

@@ -16,7 +16,7 @@ use std::ptr::{null, null_mut};
 
 use crate::threads::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::transactions::scheme::tstream::arena::Arena;
-use crate::transactions::scheme::tstream::decomposition::Operation;
+use crate::transactions::scheme::tstream::operation::Operation;
 
 /// The largest number of levels above the nodes.
 const LEVELS: usize = if cfg!(loom) { 2 } else { 8 };

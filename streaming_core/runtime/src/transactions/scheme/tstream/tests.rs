@@ -2,7 +2,7 @@ use super::*;
 use crate::threads::sync::Arc;
 use crate::transactions::executor;
 use crate::transactions::run::Candidate;
-use crate::transactions::scheme::tstream::chains::testing::entries;
+use crate::transactions::scheme::tstream::decomposed::entries;
 use crate::transactions::testing::bank::comparison::{check_engine, flat, options, process};
 use crate::transactions::testing::bank::kernels::{Transfer, program};
 
