@@ -47,6 +47,8 @@ pub struct Sorted {
     part_of_lane: Box<[u8]>,
     /// Per part what became of it. The lane's holder writes it; the next step reads it.
     made: Vec<UnsafeCell<Made>>,
+    /// Per part the results of its outputs, if the lane has digested them. Written and read as `made`.
+    digests: Vec<UnsafeCell<Prepared>>,
     /// Per worker the outputs of all parts of the batch that it has run, once it has run any. So they lie in few cache lines,
     /// however many parts there are.
     outputs: Box<[UnsafeCell<Option<Box<Output>>>]>,
@@ -66,15 +68,13 @@ pub struct Part {
 }
 
 /// What became of a part: outputs of the worker that ran it.
-#[derive(Debug)]
-pub struct Made {
-    worker: usize,
-    start: usize,
-    end: usize,
+#[derive(Debug, Default)]
+struct Made {
+    worker: u32,
+    start: u32,
+    end: u32,
     /// Whether every input emitted exactly one row.
     one_each: bool,
-    /// What the lane found out about its outputs, if it has digested them; then they are not here.
-    pub prepared: Prepared,
 }
 
 /// The outputs of a worker.
@@ -111,6 +111,7 @@ impl Input {
             part_of_row: Vec::new(),
             part_of_lane: vec![0; lanes].into(),
             made: Vec::new(),
+            digests: Vec::new(),
             outputs: (0..workers).map(|_| UnsafeCell::new(None)).collect(),
             nothing: RowBuffer::new(chain.operators[index].stride, false),
             generation: 0,
@@ -139,9 +140,9 @@ impl Input {
                 return None;
             }
             let mut all = Prepared::nothing();
-            for made in &batch.made[..batch.parts.len()] {
+            for digest in &batch.digests[..batch.parts.len()] {
                 // SAFETY: as above.
-                made.with(|made| all.add(unsafe { &(*made).prepared }, &mut { i64::MIN }));
+                digest.with(|digest| all.add(unsafe { &*digest }, &mut { i64::MIN }));
             }
             Some(all)
         })
@@ -160,8 +161,11 @@ impl Sorted {
     /// Another batch has come, with these parts.
     fn begin(&mut self) {
         self.generation += 1;
-        let nothing = || Made { worker: 0, start: 0, end: 0, one_each: false, prepared: Prepared::nothing() };
-        self.made.resize_with(self.parts.len().max(self.made.len()), || UnsafeCell::new(nothing()));
+        let parts = self.parts.len();
+        self.made.resize_with(parts.max(self.made.len()), || UnsafeCell::new(Made::default()));
+        if self.is_numbered() {
+            self.digests.resize_with(parts.max(self.digests.len()), || UnsafeCell::new(Prepared::nothing()));
+        }
     }
 
     /// Takes rows as they are. They belong to the only lane, or `sort` must follow.
@@ -219,9 +223,9 @@ impl Sorted {
             end += part.start;
             (part.start, part.end) = (start, start);
         }
-        self.begin();
         self.n = n;
         self.subs.resize(if numbered { n } else { 0 }, 0);
+        self.begin();
         if let ([only], true, false) = (&mut self.parts[..], stay, numbered) {
             only.end = n;
             std::mem::swap(&mut self.hashes, hashes);
@@ -287,9 +291,10 @@ impl Sorted {
     ///
     /// # Safety
     /// As for `only`.
-    unsafe fn rows_of(&self, worker: usize) -> *const RowBuffer {
+    unsafe fn rows_of(&self, worker: u32) -> *const RowBuffer {
         // SAFETY: as the caller says.
-        self.outputs[worker].with(|output| unsafe { &raw const (*output).as_ref().expect("the worker has run").rows })
+        self.outputs[worker as usize]
+            .with(|output| unsafe { &raw const (*output).as_ref().expect("the worker has run").rows })
     }
 }
 
@@ -322,7 +327,8 @@ impl PartView<'_> {
             let origins = output.rows.origins().get(start..).unwrap_or_default();
             let one_each = origins.len() == n
                 && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
-            let made = Made { worker, start, end, one_each, prepared: Prepared::nothing() };
+            let [worker, start, end] = [worker, start, end].map(|number| number as u32);
+            let made = Made { worker, start, end, one_each };
             // SAFETY: as the caller says.
             batch.made[self.part].with_mut(|place| unsafe { *place = made });
             result
@@ -335,7 +341,7 @@ impl PartView<'_> {
     /// As for `append`.
     pub unsafe fn digested(&self, prepared: Prepared) {
         // SAFETY: as the caller says.
-        self.batch.made[self.part].with_mut(|made| unsafe { (*made).prepared = prepared });
+        self.batch.digests[self.part].with_mut(|digest| unsafe { *digest = prepared });
     }
 }
 
@@ -366,10 +372,11 @@ pub unsafe fn merge(batch: &Sorted, cursors: &mut Vec<PartCursor>, out: &mut Row
         made.with(|made| {
             // SAFETY: no worker writes the outputs.
             let (made, rows) = unsafe { (&*made, &*batch.rows_of((*made).worker)) };
-            total += made.end - made.start;
+            let (start, end) = (made.start as usize, made.end as usize);
+            total += end - start;
             one_each &= made.one_each;
-            let origins = rows.origins().get(made.start..made.end).unwrap_or_default().as_ptr_range();
-            cursors.push(PartCursor { row: rows.row(made.start), origin: origins.start, end: origins.end, input: 0 });
+            let origins = rows.origins().get(start..end).unwrap_or_default().as_ptr_range();
+            cursors.push(PartCursor { row: rows.row(start), origin: origins.start, end: origins.end, input: 0 });
         });
     }
     out.reserve(total)?;

@@ -5,7 +5,6 @@ import itertools
 import pytest
 
 from streaming_core.bench import suite
-from streaming_core.bench.claims import TITLES
 from streaming_core.bench.papers.tstream import evaluation, tstream
 from streaming_core.bench.report import claim_lines
 from streaming_core.run import probe
