@@ -31,8 +31,6 @@ UNITS = {
     "to_loop": ("over the loop", 1, "~r", False),
     "cpu_ns": ("CPU ns an event", 1, "~s", False),
     "energy_nj": ("nJ an event", 1, "~s", False),
-    "steps": ("ns, all threads", 1, "~s", False),
-    "reports_per_s": ("reports/s", 1, "~s", False),
     "breakdown": ("ns, all threads", 1, "~s", False),
 }  # column: title, factor, format, whether its scale is logarithmic
 AXES = {
@@ -41,7 +39,6 @@ AXES = {
     "read_ratio": "share of reads",
     "theta": "Zipf exponent",
     "punctuation": "events between punctuations",
-    "work_ns": "dummy work of an operation, ns",
     "instances": "replicas of the operator",
     "batch": "events in a batch",
     "sigma": "deviation of the keys",
@@ -53,7 +50,6 @@ AXES = {
     "case": None,
     "placement": None,
     "way": None,
-    "switched": None,
     "at_s": "seconds",
     "states": "states at the end",
     "pool": "pool: shared ...",

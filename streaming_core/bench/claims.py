@@ -284,8 +284,9 @@ def _figure(row: Row, column: str | tuple[str, ...]) -> float | None:
     """Return a column, or the share of parts in an event's time."""
     if isinstance(column, str):
         return row.get(column)
-    parts = (row[name] for name in ("breakdown", "steps") if {*column} <= {*(row.get(name) or ())})
-    spent: dict[str, float | None] = next(parts, {})
+    spent: dict[str, float | None] = row.get("breakdown") or {}
+    if not {*column} <= spent.keys():
+        return None
     total = sum(ns for ns in spent.values() if ns)
     return sum(spent[part] or 0 for part in column) / total if total else None
 

@@ -36,7 +36,6 @@ NOUNS = {
     "loaded_energy_nj": "energy per event at this rate",
     "cores": "cores in use",
     "comparisons_per_s": "comparisons",
-    "reports_per_s": "reports",
     "latency_to_cost": "mean processing latency over the cost",
     "loaded_switch_p50_us": "median time of a switch",
     "loaded_switch_p99_us": "p99 time of a switch",
@@ -44,12 +43,9 @@ NOUNS = {
     "change_us": "longest change of owners",
     "sustained": "delivered over offered rows",
     "spike_s": "longest spike in seconds",
-    "variation": "variation of calls in percent",
-    "bytes_per_row": "bytes per row",
     "to_loop": "throughput over the loop",
     "kept": "least throughput over fewer threads",
     "error": "error of the prediction",
-    "search_seconds": "seconds of a search",
     "predicted_rows_per_s": "predicted rows of the sinks per second",
 }
 

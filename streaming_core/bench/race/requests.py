@@ -1,8 +1,8 @@
 """Requests to change the owners of the cells of a windowed operator, made during a run.
 
-One request is made at a time, and the next one when the last is settled. Most kinds are made by a thread that comes in
-addition to the engine's threads. If the engine has one thread per core, one of them pauses for the few microseconds of
-a request. These are part of the measurement.
+A thread makes one request at a time, and the next one when the last is settled. It comes in addition to the engine's
+threads. If the engine has one thread per core, one of them pauses for the few microseconds of a request. These are part
+of the measurement.
 """
 
 from __future__ import annotations
@@ -19,33 +19,22 @@ SOONEST = 0.002  # shortest time between two requests, in seconds
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests during a pass, and how often they come.
+    """The requests during a pass, and how often they come. They switch from all replicas to half of them and back.
 
     Attributes:
         operator: The windowed operator.
-        kind: `halves` switches from all replicas to half of them and back. `swaps` switches from one half to the other;
-            before the first request, all replicas have keys. `between` is `halves` with a request between any two
-            blocks of the workload, while the engine's clock stands still.
         replicas: The number of replicas of the operator.
-        times: The approximate number of requests in the time of one pass of the loop; with `between`, in any pass. The
-            first comes before the first event.
+        times: The approximate number of requests in the time of one pass of the loop. The first comes before the first
+            event.
     """
 
     operator: str
-    kind: str
     replicas: int
     times: int
 
-    @property
-    def is_between(self) -> bool:
-        """Whether requests are made between blocks."""
-        return self.kind == "between"
-
     def shares(self) -> list[list[int]]:
         """Return the patterns of owners that take turns."""
-        half = self.replicas // 2
-        first = list(range(half))
-        return [first, list(range(half, 2 * half)) if self.kind == "swaps" else list(range(self.replicas))]
+        return [list(range(self.replicas // 2)), list(range(self.replicas))]
 
 
 @contextmanager
@@ -80,16 +69,8 @@ class Asking:
         """Make the first request, and those of the thread while the block runs."""
         self._control = runtime.control(self._requests.operator)
         self._control.request(next(self._shares))
-        if self._requests.is_between:
-            yield
-            return
         with repeatedly(self._ask, self._pause):
             yield
-
-    def block_ends(self, kind: str, done: int, events: int) -> None:
-        """Make a request, if they are made between blocks; an `engine.Progress`."""
-        if self._requests.is_between and done < events:
-            self._ask()
 
     def _ask(self) -> bool:
         if self._control.is_settled():

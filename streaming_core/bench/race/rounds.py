@@ -199,7 +199,6 @@ class Rounds:
             row |= _columns(measured, row["rounds"])
             if self._has_requests:
                 row |= self._reconfigured(self.passes, i)
-                row["switched"] = "no" if (asking := self._requests[i]) is None else asking.kind
                 if spec.threads > (os.cpu_count() or 1):
                     for name in ("voluntary", "involuntary"):
                         row[name] = statistics.median(getattr(one, name) for one in passes)

@@ -195,8 +195,6 @@ class Subject:
         if spec.sink == "count":
             outputs = outputs.partition(":")[0]
         size = block_size(spec)
-        if requests is not None and requests.is_between:
-            size = max(1, min(size, self.events // requests.times))
         for number in range(times):
             asking = Asking(requests, loop_seconds) if requests is not None else None
             is_last = number + 1 == times
@@ -207,7 +205,6 @@ class Subject:
                 PassRequest(
                     sink=spec.sink,
                     rate=rate,
-                    progress=asking.block_ends if asking is not None else None,
                     exports_state=is_last,
                     meter=self._meter,
                     beside=beside(one, asking),

@@ -272,7 +272,7 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
                 of = {"plan": plan} if (plan := spec.option("plan")) else {}
                 of |= switched if request else {}
                 if heat.requests:
-                    of |= dict.fromkeys(views, 99.0) | {"switched": request.kind if request else "no"}
+                    of |= dict.fromkeys(views, 99.0)
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
         declared.describe(rows)

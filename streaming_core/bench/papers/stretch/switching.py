@@ -60,7 +60,7 @@ def _heat(
     for batch in batches:
         for one, times in shared.items():
             specs.append(Pinned.model_validate(fields | {"parallelism": one, "batch": batch}))
-            requests.append(Requests(operator, "halves", replicas, times))
+            requests.append(Requests(operator, replicas, times))
     return Heat(app, params, specs, requests=tuple(requests))
 
 

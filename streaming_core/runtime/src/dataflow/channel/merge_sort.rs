@@ -1,8 +1,8 @@
-//! The merge-sorting operator that stands before an instance with several sources: determinism at the operator layer
-//! (Viper, section 2.1 and figure 1B; section 3.1 and figure 2).
+//! The operator that merges and sorts before an instance with several sources. It is Viper's determinism at the operator layer
+//! (section 2.1 and figure 1B; section 3.1 and figure 2).
 //!
-//! As published: a task of its own buffers the tuples of each source. It forwards a tuple as soon as that is *ready*: not
-//! after the least of all sources' latest tuples (definition 1). Tuples leave one by one, in the order of (seq, stream, rank).
+//! As published, a task of its own buffers the tuples of each source. It forwards a tuple as soon as it is *ready*: not after
+//! the least of all sources' latest tuples (definition 1). Tuples leave one by one, in the order of (seq, stream, rank).
 //! A heap has the first buffered tuple of each source, so a tuple costs the logarithm of their number (section 3.1).
 //!
 //! A buffered tuple is the address of its row in the outlet of its source. The operator gives back a batch when it has

@@ -3,8 +3,8 @@
 //! A *part* is what a batch holds for one lane. Invariant: the rows of a part are adjacent and in total order. Outputs of the
 //! parts are merged by the positions of their inputs.
 //!
-//! Cost: a few steps a row and a part, whatever the number of lanes. With several parts each row is copied once on the way in
-//! and once on the way out; with one part not at all, if its rows stay with the batch. Outputs that lanes have digested
+//! Cost: a few steps a row and a part, whatever the number of lanes. With several parts, each row is copied once on the way in
+//! and once on the way out. With one part, it is not copied, if its rows stay with the batch. Outputs that lanes have digested
 //! (`numbered`) are not copied again.
 
 use crate::dataflow::operator::Chain;
@@ -46,8 +46,8 @@ pub struct Sorted {
     /// Per lane its part, if that part is this lane's; else anything, so no batch clears it (Briggs and Torczon).
     part_of_lane: Box<[u8]>,
     /// Per part what became of it. The lane's holder writes it; the next step reads it.
-    made: Vec<UnsafeCell<Made>>,
-    /// Per part the results of its outputs, if the lane has digested them. Written and read as `made`.
+    outcomes: Vec<UnsafeCell<Outcome>>,
+    /// Per part the results of its outputs, if the lane has digested them. Written and read as `outcomes`.
     digests: Vec<UnsafeCell<Prepared>>,
     /// Per worker the outputs of all parts of the batch that it has run, once it has run any. So they lie in few cache lines,
     /// however many parts there are.
@@ -69,7 +69,7 @@ pub struct Part {
 
 /// What became of a part: outputs of the worker that ran it.
 #[derive(Debug, Default)]
-struct Made {
+struct Outcome {
     worker: u32,
     start: u32,
     end: u32,
@@ -110,7 +110,7 @@ impl Input {
             parts: Vec::new(),
             part_of_row: Vec::new(),
             part_of_lane: vec![0; lanes].into(),
-            made: Vec::new(),
+            outcomes: Vec::new(),
             digests: Vec::new(),
             outputs: (0..workers).map(|_| UnsafeCell::new(None)).collect(),
             nothing: RowBuffer::new(chain.operators[index].stride, false),
@@ -162,7 +162,7 @@ impl Sorted {
     fn begin(&mut self) {
         self.generation += 1;
         let parts = self.parts.len();
-        self.made.resize_with(parts.max(self.made.len()), || UnsafeCell::new(Made::default()));
+        self.outcomes.resize_with(parts.max(self.outcomes.len()), || UnsafeCell::new(Outcome::default()));
         if self.is_numbered() {
             self.digests.resize_with(parts.max(self.digests.len()), || UnsafeCell::new(Prepared::nothing()));
         }
@@ -284,7 +284,7 @@ impl Sorted {
             return &raw const self.nothing;
         }
         // SAFETY: as the caller says.
-        self.made[0].with(|made| unsafe { self.rows_of((*made).worker) })
+        self.outcomes[0].with(|outcome| unsafe { self.rows_of((*outcome).worker) })
     }
 
     /// The outputs of `worker`, which has run a part of the batch.
@@ -328,9 +328,9 @@ impl PartView<'_> {
             let one_each = origins.len() == n
                 && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
             let [worker, start, end] = [worker, start, end].map(|number| number as u32);
-            let made = Made { worker, start, end, one_each };
+            let outcome = Outcome { worker, start, end, one_each };
             // SAFETY: as the caller says.
-            batch.made[self.part].with_mut(|place| unsafe { *place = made });
+            batch.outcomes[self.part].with_mut(|place| unsafe { *place = outcome });
             result
         })
     }
@@ -367,14 +367,14 @@ pub unsafe fn merge(batch: &Sorted, cursors: &mut Vec<PartCursor>, out: &mut Row
     let rows = &batch.part_of_row[..batch.n];
     cursors.clear();
     let (mut total, mut one_each) = (0, true);
-    for made in &batch.made[..batch.parts.len()] {
+    for outcome in &batch.outcomes[..batch.parts.len()] {
         touch(1);
-        made.with(|made| {
+        outcome.with(|outcome| {
             // SAFETY: no worker writes the outputs.
-            let (made, rows) = unsafe { (&*made, &*batch.rows_of((*made).worker)) };
-            let (start, end) = (made.start as usize, made.end as usize);
+            let (outcome, rows) = unsafe { (&*outcome, &*batch.rows_of((*outcome).worker)) };
+            let (start, end) = (outcome.start as usize, outcome.end as usize);
             total += end - start;
-            one_each &= made.one_each;
+            one_each &= outcome.one_each;
             let origins = rows.origins().get(start..end).unwrap_or_default().as_ptr_range();
             cursors.push(PartCursor { row: rows.row(start), origin: origins.start, end: origins.end, input: 0 });
         });

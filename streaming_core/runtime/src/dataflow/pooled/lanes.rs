@@ -49,8 +49,8 @@ impl Visitor for AtLanes<'_> {
             let part = batch.lane(lane);
             let rows = part.rows;
             pool.stages[*stage].count_taken(self.me, rows.n);
-            // With the paper's queues, a call takes as many tuples as a batch has events: one tuple with batches of one, as
-            // `operate(tuple)` in figure 7. Ours takes the whole part.
+            // With the paper's queues, a call takes as many tuples as a batch has events. With batches of one, that is
+            // `operate(tuple)` of figure 7. Ours takes the whole part.
             let unit = match pool.stages[*stage].deals {
                 Dealer::Releaser => frame.batch,
                 Dealer::Maker => rows.n,

@@ -26,13 +26,8 @@ def home(tmp_path, monkeypatch):
 
 
 def test_switches_alternate_between_two_shares():
-    def shares(replicas, kind):
-        return Requests("count", kind, replicas, 4).shares()
-
-    assert shares(2, "halves") == [[0], [0, 1]]
-    assert shares(2, "swaps") == [[0], [1]]
-    assert shares(5, "halves") == [[0, 1], [0, 1, 2, 3, 4]]
-    assert shares(5, "swaps") == [[0, 1], [2, 3]]
+    assert Requests("count", 2, 4).shares() == [[0], [0, 1]]
+    assert Requests("count", 5, 4).shares() == [[0, 1], [0, 1, 2, 3, 4]]
 
 
 def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
@@ -59,47 +54,11 @@ def test_the_next_request_waits_until_the_last_is_settled(monkeypatch):
             assert operator == "count"
             return Control()
 
-    with Asking(Requests("count", "swaps", 4, 1), 0.0).beside(Runtime()):
+    with Asking(Requests("count", 4, 1), 0.0).beside(Runtime()):
         assert requested[0] == ([0, 1], 0), "the first request precedes the pass"
         assert enough.wait(600)
-    assert requested[1:5] == [([2, 3], 3), ([0, 1], 3), ([2, 3], 3), ([0, 1], 3)]
+    assert requested[1:5] == [([0, 1, 2, 3], 3), ([0, 1], 3), ([0, 1, 2, 3], 3), ([0, 1], 3)]
     assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "the thread ends with the pass"
-
-
-def test_requests_between_blocks_start_at_the_end_of_a_block():
-    shares = []
-
-    class Control:
-        is_settled = staticmethod(lambda: len(shares) != 2)
-        request = staticmethod(shares.append)
-
-    class Runtime:
-        control = staticmethod(lambda operator: Control())
-
-    asking = Asking(Requests("count", "between", 2, 3), 0.0)
-    with asking.beside(Runtime()):
-        assert shares == [[0]]
-        asking.block_ends("peak", 10, 30)
-        assert shares == [[0], [0, 1]]
-        asking.block_ends("peak", 20, 30)  # not settled
-        assert len(shares) == 2
-        shares.append([0])
-        asking.block_ends("peak", 30, 30)  # the last block
-        assert len(shares) == 3
-    other = Asking(Requests("count", "halves", 2, 1), 1e9)
-    with other.beside(Runtime()):
-        other.block_ends("peak", 10, 30)
-    assert shares[3:] == [[0]]
-
-
-def test_a_pass_with_requests_between_blocks_has_many_blocks():
-    race = Race("wordcount", {}, 3000)
-    spec = Pinned(app="wordcount", threads=2)
-    race.turn(1)
-    one = race.one_pass(spec, 1, 0.0, Requests("count", "between", 2, 10), 1.0, True, False)
-    assert one.is_right
-    [sample] = one.samples
-    assert len(sample.reconfigurations) == 10
 
 
 def test_switch_figures_summarise_all_switches():
@@ -167,7 +126,6 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     monkeypatch.setattr(race, "one_pass", noting)
     loop, still, row = race.run([spec, spec], 2, open_loop=OpenLoop(loads=(0.5,)), requests=[None, many])
     assert still["result"] == row["result"] == "equal"
-    assert (still["switched"], row["switched"]) == ("no", "halves")
     for is_loaded, name in ((False, "switches"), (True, "loaded_switches")):
         # The first round does not count.
         counted = [len(changes) for loaded, requests, changes in taken if requests and loaded == is_loaded][-2:]
@@ -189,7 +147,7 @@ def test_context_switches_are_counted_when_threads_exceed_cores(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     race = Race("wordcount", {}, 3000)
     spec = Pinned(app="wordcount", threads=2, batch=16)
-    _, row = race.run([spec], 1, requests=[Requests("count", "swaps", 2, 1)])
+    _, row = race.run([spec], 1, requests=[Requests("count", 2, 1)])
     assert row["voluntary"] >= 0
     assert row["involuntary"] >= 0
 

@@ -17,8 +17,8 @@
 //! garbage collector; here their memory is used again. Nodes hold no rows. Rows stay in the outlet's slot, and the
 //! acknowledgement releases the slots of a period.
 //!
-//! *Memory.* The nodes up to a source's watermark j are filled again after the acknowledgement of watermark j + 1, and after
-//! every other source has added a watermark of a later event than that of j. By then no thread is at these nodes, and none
+//! *Memory.* The nodes up to a source's watermark j are filled again under two conditions. The reader has acknowledged
+//! watermark j + 1. Every other source has added a watermark of a later event than that of j. By then no thread is at these nodes, and none
 //! will be. The reader is at watermark j + 1 or past it. A watermark has all levels, so all handles of its source are past
 //! the nodes up to j. And a thread at a node only moves forward. A new node is linked past its source's handles. So its
 //! neighbours are not filled again meanwhile, and comparing positions tells nodes apart.
@@ -26,8 +26,8 @@
 //! *No deadlock.* Suppose that no task can go on. Then all have added watermarks for all that they have put out. Take the
 //! tasks that still have rows to emit. Of these, take those with the least progress announced, and of these the most upstream
 //! one. It does not wait for room: else some reader has not acknowledged its earliest watermark. That reader waits for a
-//! source with less progress, or it waits for room and has less progress itself: it has not passed that watermark, and a row
-//! announces less than the watermark behind it. Both contradict the choice. It does not wait for input either, because all of
+//! source with less progress, or it waits for room and has less progress itself. For it has not passed that watermark, and a
+//! row announces less than the watermark behind it. Both contradict the choice. It does not wait for input either, because all of
 //! its sources have more progress, and that is news.
 
 use std::collections::VecDeque;

@@ -286,8 +286,8 @@ fn merge_operators_have_threads_of_their_own() {
     assert_eq!(merging("scalegate"), []);
 }
 
-/// Viper, section 3.3: sources add watermarks periodically. Four instances and four sinks, and batches of one event: a
-/// watermark of each instance for each sink, behind each event, would be sixteen for a tuple.
+/// Viper, section 3.3: sources add watermarks periodically. With four instances and four
+/// sinks, watermarks behind each event would be sixteen for a tuple.
 #[test]
 fn watermarks_are_few_for_any_number_of_instances() {
     for instances in [2, 4] {

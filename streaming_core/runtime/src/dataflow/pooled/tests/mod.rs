@@ -274,8 +274,8 @@ fn touched(queue: &str, partitions: usize) -> usize {
     TOUCHED.get() - before
 }
 
-/// The work of a batch of one event does not grow with the number of partitions: a look at its lane when it is dealt, one at
-/// its only part, and one when the part is added.
+/// The work of a batch of one event does not grow with the number of partitions. There is a look at its lane when a worker
+/// deals it, one at its only part, and one when a worker adds the part.
 #[cfg(not(shuttle))]
 #[test]
 fn hybrid_costs_the_same_for_any_number_of_partitions() {

@@ -107,8 +107,8 @@ pub enum Partitions {
 pub enum Dealer {
     /// The worker that made the rows, before they enter the reorder buffer: Lockstep's own. A call takes a whole part.
     Maker,
-    /// The worker that passes the rows on from the reorder buffer, one batch after the other: the paper's `send_downstream`
-    /// (section 3, figures 2 and 4; section 7.3.2: every output is added to its queue serially). A call takes at most as many
+    /// The worker that passes the rows on from the reorder buffer, one batch after the other. This is the paper's
+    /// `send_downstream` (section 3, figures 2 and 4). It adds every output to its queue serially (section 7.3.2). A call takes at most as many
     /// rows as a batch has events.
     Releaser,
 }

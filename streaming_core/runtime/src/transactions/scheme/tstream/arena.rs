@@ -1,10 +1,10 @@
-//! Memory of a thread for an interval: it is drawn item by item, and the next interval uses all of it again.
+//! Memory of a thread for an interval. The thread draws item by item, and the next interval uses all of it again.
 
 use crate::state::index::prefetch_to_write;
 
-/// So many items before it is drawn, an item is prefetched.
+/// A thread prefetches an item so many draws ahead.
 const AHEAD: usize = 8;
-/// So many items are allocated at a time.
+/// The items of an allocation.
 const CHUNK: usize = if cfg!(loom) { 4 } else { 1024 };
 
 /// As much as the largest interval so far needed. Items never move, because other threads hold their addresses.
@@ -32,7 +32,7 @@ impl<T: Default> Arena<T> {
         item
     }
 
-    /// Takes back the item that was drawn last.
+    /// Takes back the last item.
     pub fn take_back(&mut self) {
         self.used -= 1;
     }

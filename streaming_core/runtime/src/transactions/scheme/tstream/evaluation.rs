@@ -13,8 +13,8 @@
 //! **Conditions** of an event are evaluated once, on the versions of their rows. The thread that first comes to a ready
 //! operation that needs them evaluates them. Another thread waits for the decision, which is under way.
 //!
-//! **Kernels** apply many operations at a time. A walk copies operations behind each other. The thread applies them before it
-//! keeps a version of their row, before it needs a condition among them, and at the end of the round.
+//! **Kernels** apply many operations at a time. A walk copies operations behind each other. The thread applies them
+//! at the end of the round, and before it keeps a version of their row or needs a condition among them.
 //!
 //! **No deadlock.** Take the earliest event with an entry that no earlier round has passed. The entries before it, in its
 //! chain and in those that it depends on, belong to earlier events, or are conditions of this event. A walk passes conditions

@@ -11,7 +11,7 @@
 //! operation of a rejected event changes nothing.
 //!
 //! A thread may be in the next interval's compute mode while another post-processes this one. Chains, pools and directory
-//! are then all the next interval's: the last barrier has ended their use in this one, and each thread reuses its own memory.
+//! are then the next interval's. The last barrier has ended their use in this one, and each thread reuses its own memory.
 //!
 //! If several events of an interval fail, the run names the one in the chain that was walked first. It need not be the
 //! earliest event, even with one thread.
