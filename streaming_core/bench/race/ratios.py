@@ -1,14 +1,16 @@
 """Comparisons of rows: ratios with intervals, and sentences that say no more than the intervals allow.
 
 Rows of one heat ran in turns, so their ratio is the median of the ratios of the same rounds. A round counts only if the
-threads of both rows ran at the same core distance (`is_same_distance`). The host of a virtual machine moves its cores,
-which changes the cost of each cache line that threads share. Rows of different heats did not run in turns; their
+threads of both rows ran at the same core distance (`distances`). The host of a virtual machine moves its cores, which
+changes the cost of each cache line that threads share. With few such rounds, the ratio is that of the medians over all
+rounds at one distance. Rows of different heats did not run in turns; their
 ratio is that of the medians. Either way, a sentence says that two ways differ only if the 95 % interval of the ratio
 leaves 1 out.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable
@@ -19,6 +21,7 @@ from streaming_core.bench.race.statistics import interval, interval_of_ratio
 
 Row = dict[str, Any]
 
+FEWEST = 3  # rounds at the same distance that are enough for ratios by round
 MOVED = 1.5  # round trips between cores that differ by this factor are those of different cores
 AT_RATE = ("loaded_", "end_to_end_", "processing_")  # how the columns of passes at a set rate begin
 # The units of columns by their endings: divisor, unit.
@@ -98,20 +101,49 @@ def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bo
         pair = f"{row['way']} on {threads_of(row)} and {other['way']} on {threads_of(other)}"
         raise ValueError(f"rows of different numbers of threads are not compared: {pair}")
     over, under = rounds_of(row, column), rounds_of(other, column)
-    if row.get("heat") == other.get("heat") and len(over) == len(under):
-        trip = "loaded_round_trip_ns" if column.startswith(AT_RATE) else "round_trip_ns"
-        trips = [rounds_of(one, trip) for one in (row, other)]
-        if len(trips[0]) == len(trips[1]) == len(over):
-            near = [is_same_distance(a, b) for a, b in zip(*trips, strict=True)]
-        else:  # one of the rows has one thread, which waits for no other core
-            near = [True] * len(over)
-        ratios = [a / b for a, b, is_near in zip(over, under, near, strict=True) if is_near]
-        if not ratios:
-            return Ratio(math.nan, math.nan, math.nan, 0)
-        low, high = interval(ratios)
-        return Ratio(statistics.median(ratios), low, high, len(ratios))
+    if row.get("heat") != other.get("heat") or len(over) != len(under):
+        low, high = interval_of_ratio(over, under)
+        return Ratio(statistics.median(over) / statistics.median(under), low, high, min(len(over), len(under)))
+    trip = "loaded_round_trip_ns" if column.startswith(AT_RATE) else "round_trip_ns"
+    trips = [rounds_of(one, trip) for one in (row, other)]
+    pairs = [*zip(over, under, strict=True)]
+    if (
+        len(trips[0]) == len(trips[1]) == len(over)
+    ):  # else one of the rows has one thread, which waits for no other core
+        first, second = (distances(every, trips[0] + trips[1]) for every in trips)
+        pairs = [pair for pair, a, b in zip(pairs, first, second, strict=True) if a == b]
+        if len(pairs) < min(FEWEST, len(over)):
+            return _at_one_distance(row, other, column, first, second)
+    ratios = [a / b for a, b in pairs]
+    low, high = interval(ratios)
+    return Ratio(statistics.median(ratios), low, high, len(ratios))
+
+
+def _at_one_distance(row: Row, other: Row, column: str, first: list[int], second: list[int]) -> Ratio:
+    """Return the ratio of two rows over their rounds at the distance that both have most often, not paired by round."""
+    by_loop = column == "events_per_s" and all(rounds_of(one, "to_loop") for one in (row, other))
+    name = "to_loop" if by_loop else column  # relative to the loop, the machine's speed in a round does not count
+    best_distance = max(first + second, key=lambda one: (min(first.count(one), second.count(one)), -one))
+    over, under = (
+        [figure for figure, distance in zip(rounds_of(one, name), of, strict=True) if distance == best_distance]
+        for one, of in ((row, first), (other, second))
+    )
+    if not over or not under:
+        return Ratio(math.nan, math.nan, math.nan, 0)
     low, high = interval_of_ratio(over, under)
     return Ratio(statistics.median(over) / statistics.median(under), low, high, min(len(over), len(under)))
+
+
+def distances(trips: list[float], every: list[float]) -> list[int]:
+    """Return the distance of cores in each round: 0 for the nearest.
+
+    Args:
+        trips: The round trip in each round.
+        every: All round trips of the comparison. Sorted, a new distance begins where the next is not the same distance.
+    """
+    known = sorted(every)
+    starts = [b for a, b in itertools.pairwise(known) if not is_same_distance(a, b)]
+    return [sum(start <= trip for start in starts) for trip in trips]
 
 
 def is_same_distance(trip: float, other: float) -> bool:

@@ -145,7 +145,7 @@ def _growth(says: str, **more: Any) -> Claim:
 
 CLAIMS = (
     _growth(
-        "pos_rep with one injector: the throughput of the communication layer is stable for more instances, within 20 %.",
+        "pos_rep with one injector: the communication layer's throughput is stable for more instances (within 20 %).",
         expects=">=",
         paper=0.8,
     ),
