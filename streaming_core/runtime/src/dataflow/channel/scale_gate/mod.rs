@@ -168,12 +168,14 @@ impl Feed {
     }
 }
 
+/// Nodes; and once there is one, the number of batches and the event of the watermark that is not before any of them.
+type Chunk = (Vec<Node>, Option<(u64, i64)>);
+
 /// The nodes of a source, which are used in turn.
 #[derive(Debug, Default)]
 struct Nodes {
-    /// The one at hand is the last. Each has the number of batches and the event of the watermark that is not before any of
-    /// its nodes, once there is one.
-    chunks: VecDeque<(Vec<Node>, Option<(u64, i64)>)>,
+    /// The one at hand is the last.
+    chunks: VecDeque<Chunk>,
     /// The number of used nodes of the last chunk.
     used: usize,
 }
