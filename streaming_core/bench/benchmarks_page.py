@@ -224,7 +224,7 @@ def _summary(lines: list[Line]) -> list[str]:
 
 def _by_case(lines: list[Line], texts: list[str], between: str = ", ") -> str:
     """Texts behind the cases that they belong to; those of many cases without them."""
-    known = [(line.case, text) for line, text in zip(lines, texts, strict=True) if text]
+    known = [(case, text) for case, text in zip(_cases(lines), texts, strict=True) if text]
     if len(known) == 1:
         return known[0][1]
     if len(known) > FEW:
@@ -232,10 +232,17 @@ def _by_case(lines: list[Line], texts: list[str], between: str = ", ") -> str:
     return between.join(f"{case} {text}" for case, text in known)
 
 
+def _cases(lines: list[Line]) -> list[str]:
+    """The cases of a claim, without the parts that all of them share: the batch has a column of its own."""
+    parts = [line.case.split(", ") for line in lines]
+    shared = set.intersection(*map(set, parts))
+    return [", ".join(part for part in case if part not in shared) or ", ".join(case) for case in parts]
+
+
 def _verdicts(lines: list[Line]) -> str:
     cases: dict[str, list[str]] = {}
-    for line in lines:
-        cases.setdefault(line.verdict, []).append(line.case)
+    for line, case in zip(lines, _cases(lines), strict=True):
+        cases.setdefault(line.verdict, []).append(case)
     if len(cases) == 1:
         return next(iter(cases))
     return "; ".join(

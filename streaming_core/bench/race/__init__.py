@@ -7,5 +7,5 @@
 - `confinement`: a way gets no more cores than threads.
 - `requests`: a thread that requests reconfigurations during a pass; `reconfigurations`: how long they take.
 - `statistics`: medians and intervals; `ratios`: comparisons of rows, and what a sentence may say about them.
-- `results`: the results file; `facts`: the machine.
+- `results`: the results file; `facts`: the machine; `distance`: of its cores, before each pass.
 """

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.bench.race import open_loop
+from streaming_core.bench.race.distance import Distance
 from streaming_core.bench.race.reconfigurations import duration_columns, output_columns
 from streaming_core.bench.race.requests import Requests
 from streaming_core.bench.race.statistics import interval, median, summary
 from streaming_core.bench.race.subject import Subject
 from streaming_core.bench.race.turns import Pass, Turn, runs
-from streaming_core.run import cores
 from streaming_core.run.one_pass import Rates
 from streaming_core.run.report import Sample, TaskCost
 from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
@@ -64,6 +64,7 @@ class Rounds:
         self.turns: list[Turn] = []
         self.wrong = [False] * len(specs)
         self._trips: list[list[float | None]] = [[] for _ in specs]  # round trips between cores, before each pass
+        self._distance = Distance()
         self._runs = [1] * len(specs)
         self._loop_runs = 1
         # Of the hand-written loop, by threads.
@@ -86,7 +87,7 @@ class Rounds:
             passes = []
             for i, (spec, trips) in enumerate(zip(self._specs, self._trips, strict=True)):
                 if number > 0:
-                    trips.append(_trip(spec))
+                    trips.append(self._distance.trip(spec))
                 # The round that warms up digests the outputs; later rounds may only count them.
                 passes.append(self._pass(i, is_first=number == 0))
             if number == 0:
@@ -117,7 +118,7 @@ class Rounds:
         trips: list[list[float | None]] = [[] for _ in self._specs]
         for _ in range(repetitions):
             for i in range(len(self._specs)):
-                trips[i].append(_trip(self._specs[i]))
+                trips[i].append(self._distance.trip(self._specs[i]))
                 loaded[i].append(self._pass(i, times, rate, middle=True))
                 self._tick()
         rows = []
@@ -270,11 +271,6 @@ class Rounds:
     def _reconfigured(self, passes: list[list[Pass]], i: int) -> Row:
         equal = [j for j, spec in enumerate(self._specs) if spec == self._specs[i]]
         return reconfigured(passes, i, equal, self._requests)
-
-
-def _trip(spec: RunSpec) -> float | None:
-    """Return the round trip between the cores of a way; None for one thread, and for another engine's process."""
-    return cores.round_trip(spec.threads) if spec.is_engine else None
 
 
 def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: Sequence[Requests | None]) -> Row:

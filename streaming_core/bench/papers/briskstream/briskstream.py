@@ -28,6 +28,8 @@ from streaming_core.run import host, planning, profile
 from streaming_core.run.way import Morsel, Pinned, Pooled
 
 APPS = ("brisk_wc", "fd", "sd", "lr")
+EVENTS = 10_000_000  # of the largest workload
+SHARES = {"brisk_wc": 0.3, "fd": 0.8, "sd": 1.0, "lr": 0.15}  # of these events: about a second of the slowest way
 JUMBO_APPS = ("brisk_wc", "sd")
 BATCHES = (1, 256)
 PUBLISHED, OURS, POOLED, MORSEL = "published", "ours", "pooled", "morsel"
@@ -111,7 +113,8 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
             )
             for variant in STRATEGIES
         ]
-        heats.append(Heat(app, {}, [*planned, Pooled(app=app, threads=threads), Morsel(app=app, threads=threads)]))
+        ways = [*planned, Pooled(app=app, threads=threads), Morsel(app=app, threads=threads)]
+        heats.append(Heat(app, {}, ways, SHARES[app]))
     return heats, [
         "Without order, the check covers what the application declares to agree without order.",
         "The plan as published is that of `rlas` for this machine. A thread counts as a socket. The search takes the "
@@ -204,6 +207,7 @@ SUITE = Suite(
             APPLICATIONS,
             _applications,
             (Plot("variant", "to_loop", "throughput, relative to the compiled loop", kind="bar"),),
+            events=EVENTS,
             describe=_name_variants,
             conclude=_errors,
             needs="cores",
