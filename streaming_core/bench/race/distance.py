@@ -1,8 +1,8 @@
 """The distance of the cores on which the threads of a pass begin.
 
 The host of a virtual machine moves its cores. They may be neighbours in one moment, and far apart in the next. A cache
-line that threads share then takes several times as long from one to the other. So a pass begins when the cores are near
-each other, if they come near within a fraction of a second, and every pass knows its round trip.
+line that threads share then takes several times as long from one to the other. So a pass waits a fraction of
+a second until its cores are near each other, and it keeps the round trip.
 """
 
 from __future__ import annotations

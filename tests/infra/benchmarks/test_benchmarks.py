@@ -91,7 +91,8 @@ def home(tmp_path):
 
 def test_page_shows_charts_beside_the_claims_of_the_paper(home):
     kinds = [plot(), plot("way", "breakdown", kind="parts"), plot("way", kind="bar"), plot("theta", "p99_us")]
-    both = [row("tstream", 20e6, punctuation=500), row("owners", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
+    at = {"punctuation": 500}
+    both = [row("tstream", 20e6, **at), row("owners", 5e6, app="sl"), row("no_lock", 3e7, result="bound", **at)]
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
     text, svgs = benchmarks.render(home)
     page = Outline(text)

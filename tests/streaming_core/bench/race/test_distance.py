@@ -6,7 +6,7 @@ from streaming_core.bench.race import distance
 from streaming_core.bench.race.distance import TRIES, Distance
 from streaming_core.run.way import RunSpec
 
-SPEC = RunSpec.parse({"app": "gs", "threads": 2})
+SPEC = RunSpec.parse({"app": "gs", "executor": "transactional", "threads": 2})
 
 
 @pytest.fixture

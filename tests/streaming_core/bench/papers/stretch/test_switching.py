@@ -113,7 +113,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     monkeypatch.setattr(requests, "SOONEST", 0)
     race = Race("wordcount", {}, 3000)
     spec = Pinned(app="wordcount", threads=2, batch=16)
-    many = Requests("count", "halves", 2, 10**9)
+    many = Requests("count", 2, 10**9)
     taken = []
     one_pass = race.one_pass
 
@@ -196,7 +196,7 @@ def test_gaps_and_latencies_without_switches_come_from_equal_ways():
         return Pass([Sample.model_construct(reconfigurations=changes)], [deliveries])
 
     still, switching_way = one([], 0, 90, 500, 700), one([500], 0, 20, 450, 500)
-    requests = [None, Requests("count", "halves", 2, 1)]
+    requests = [None, Requests("count", 2, 1)]
     row = reconfigured([[still], [switching_way]], 0, [0, 1], requests)
     assert (row["gap_max_us"], "switches" in row) == (410_000, False)
     row = reconfigured([[still], [switching_way]], 1, [0, 1], requests)
