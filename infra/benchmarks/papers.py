@@ -8,7 +8,7 @@ from typing import Any
 from reports.charts import benchmark
 from streaming_core.bench import wording
 from streaming_core.bench.benchmarks_page import claims_of, papers
-from streaming_core.bench.claims import Line
+from streaming_core.bench.claims import Line, batch_of
 from streaming_core.bench.race.results import read
 
 SIZE = (640, 170)
@@ -29,8 +29,7 @@ def points(result: dict[str, Any]) -> list[dict[str, Any]]:
     for lines in claims_of(result).values():
         for line in lines:
             for way, row in _ways(line).items():
-                batch = row.get("punctuation" if row["executor"] == "transactional" else "batch")
-                x = f"{row['app']}, {row['threads']}, {batch}"
+                x = f"{row['app']}, {row['threads']}, {batch_of(row)}"
                 bar = {"x": x, "y": row["to_loop"], "line": way, "dashed": False, "level": False}
                 if ends := wording.interval(row, "to_loop"):
                     bar["low"], bar["high"] = ends

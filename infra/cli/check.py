@@ -24,7 +24,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import path_of
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, executors_of
+from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, engine_executors_of
 from streaming_core.storage import write_json
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _regression(name: str, events: int, params: dict[str, Any]) -> RegressionSpe
         from expectations.suites import outputs as suite
 
         check_expectations({suite.suite_name(name): suite.expectations_of(app)})
-    executors = [executor for executor in executors_of(app.kind) if executor in ENGINE_EXECUTORS]
+    executors = engine_executors_of(app.kind)
     request: dict[str, Any] = {"applications": [name], "executors": executors}
     request |= {"threads": THREADS, "batches": BATCHES, "schemes": ["all"], "plans": ["all"], "params": {name: params}}
     if app.unordered:

@@ -16,7 +16,7 @@ from streaming_core.bench.race.results import Record
 from streaming_core.bench.race.rounds import Row
 from streaming_core.errors import BadInput
 from streaming_core.run.one_pass import Progress
-from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, executors_of
+from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, engine_executors_of
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
 def ways_of(app: App, counts: list[int]) -> list[RunSpec]:
     """Return every way in which the engine executes an application: executors, schemes, plans of several threads."""
     ways = []
-    for name in [name for name in executors_of(app.kind) if name in ENGINE_EXECUTORS]:
+    for name in engine_executors_of(app.kind):
         for scheme in ENGINE_EXECUTORS[name].axes().get("scheme", (None,)):
             options = {"app": app.name, "executor": name, "scheme": scheme}
             ways += [RunSpec.parse(options | {"threads": count}) for count in counts]

@@ -170,8 +170,13 @@ class Line:
 
 def conditions(row: Row) -> str:
     """Return the batch and the threads of a row: `500 events, 2 threads`."""
-    batch = row.get("punctuation" if row.get("executor") == "transactional" else "batch")
+    batch = batch_of(row)
     return f"{batch:,} event{'s' * (batch != 1)}, {threads_of(row)}" if batch else threads_of(row)
+
+
+def batch_of(row: Row) -> int | None:
+    """Return the events that a row's way takes at a time: its punctuation interval, or its batch."""
+    return row.get("punctuation" if row.get("executor") == "transactional" else "batch")
 
 
 def lines(claims: Iterable[Claim], rows: list[Row], cores: int, nodes: int) -> list[Line]:

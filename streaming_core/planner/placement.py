@@ -187,14 +187,14 @@ class _Published:
         for a, b in problem.pairs:
             if left[a] and left[b] and self._is_fed(plan, a) and self._is_fed(plan, b, a):
                 both = problem.sizes[a] + problem.sizes[b]
-                kept = self._kept(plan, [((a, s), (b, s)) for s in _sockets(problem, plan, both)], True)
-                yield kept if kept[0].shape[1] else self._kept(plan, self._apart(plan, a, b), True, b)
+                together = self._children(plan, [((a, s), (b, s)) for s in _sockets(problem, plan, both)], True)
+                yield together if together[0].shape[1] else self._children(plan, self._apart(plan, a, b), True, b)
                 continue
             for unit in (a, b):
                 if left[unit] and unit not in singles:
                     singles.add(unit)
                     ways: list[_Way] = [((unit, s),) for s in _sockets(problem, plan, problem.sizes[unit])]
-                    yield self._kept(plan, ways, self._is_fed(plan, unit), unit)
+                    yield self._children(plan, ways, self._is_fed(plan, unit), unit)
 
     def _is_fed(self, plan: Array, consumer: int, beside: int | None = None) -> bool:
         """Whether all producers of a class are placed, except one unit of class `beside`."""
@@ -210,7 +210,7 @@ class _Published:
             ways += [((a, one), (b, other)) for other in _sockets(problem, half, problem.sizes[b]) if other != one]
         return ways
 
-    def _kept(self, plan: Array, ways: list[_Way], best_fit: bool, unit: int | None = None) -> _Children:
+    def _children(self, plan: Array, ways: list[_Way], best_fit: bool, unit: int | None = None) -> _Children:
         """Return valid plans with R; if `best_fit`, only the one in which the unit placed last puts out most.
 
         The paper's search skips plans that violate constraints. These may hold again when more units are placed and
@@ -221,14 +221,14 @@ class _Published:
         if not ways:
             return plans, np.empty(0), unit
         overfed = problem.overfed(plans)
-        kept = np.flatnonzero(overfed.valid)
-        if best_fit and len(kept):
+        valid = np.flatnonzero(overfed.valid)
+        if best_fit and len(valid):
             last = [way[-1] for way in ways]
             put_out = np.array([overfed.processed[a, i, socket] for i, (a, socket) in enumerate(last)])
-            kept = kept[put_out[kept] >= put_out[kept].max() * (1 - ROUNDING)]
-            room = {i: problem.room[last[i][1]] - plans[:, i, last[i][1]].sum() for i in kept.tolist()}
-            kept = np.array([min(room, key=lambda i: (room[i], i))])
-        return plans[:, kept], overfed.throughput[kept], None if len(kept) else unit
+            valid = valid[put_out[valid] >= put_out[valid].max() * (1 - ROUNDING)]
+            room = {i: problem.room[last[i][1]] - plans[:, i, last[i][1]].sum() for i in valid.tolist()}
+            valid = np.array([min(room, key=lambda i: (room[i], i))])
+        return plans[:, valid], overfed.throughput[valid], None if len(valid) else unit
 
 
 _INVALID = -2.0

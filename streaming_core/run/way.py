@@ -753,3 +753,8 @@ def executor_of(name: str) -> type[RunSpec]:
 def executors_of(kind: str) -> list[str]:
     """Names of the executors that run applications of this kind; the default first."""
     return [name for name, executor in EXECUTORS.items() if kind in executor.application_kinds]
+
+
+def engine_executors_of(kind: str) -> list[str]:
+    """Names of those of `executors_of` that Lockstep's engine has."""
+    return [name for name in executors_of(kind) if name in ENGINE_EXECUTORS]

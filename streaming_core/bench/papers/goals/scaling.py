@@ -18,7 +18,7 @@ from streaming_core.bench.race import handwritten
 from streaming_core.bench.race.ratios import Row, best, compare, equal_rows, threads_of, three_digits
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
-from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec, executors_of
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec, engine_executors_of
 
 # The events of each application, in millions.
 MILLIONS = {
@@ -61,7 +61,7 @@ def _sweep(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 def _heat(app: str, counts: list[int], has_loop: bool) -> Heat:
     """Return the heat of an application: every executor that runs it, with default options."""
-    executors = [name for name in executors_of(registry.load(app).kind) if name in ENGINE_EXECUTORS]
+    executors = engine_executors_of(registry.load(app).kind)
     ways = [RunSpec.parse({"app": app, "executor": name, "threads": n}) for name in executors for n in counts]
     return Heat(app, {}, ways, MILLIONS[app], handwritten=(1,) * has_loop)
 

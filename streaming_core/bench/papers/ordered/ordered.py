@@ -19,7 +19,7 @@ from streaming_core.bench.claims import ANY, Claim
 from streaming_core.bench.race.race import Race
 from streaming_core.bench.race.ratios import Row, add_multiple
 from streaming_core.bench.suite import Experiment, Heat, Plot, Suite
-from streaming_core.run.way import ENGINE_EXECUTORS, Pooled, RunSpec, executors_of
+from streaming_core.run.way import Pooled, RunSpec, engine_executors_of
 
 QUERIES = ("q1", "q2", "q3", "q4")
 BY_HEURISTIC = ("q1", "q3")  # in the paper, lp is as fast as ct on the first, and slower on the second
@@ -50,7 +50,7 @@ def _heat(app: str, params: dict[str, Any], threads: int, hows: Iterable[dict[st
 
 def _others(app: str, threads: int) -> list[RunSpec]:
     """Return the default way of each other executor that runs an application."""
-    names = [name for name in executors_of(registry.load(app).kind) if name in ENGINE_EXECUTORS and name != "pooled"]
+    names = [name for name in engine_executors_of(registry.load(app).kind) if name != "pooled"]
     return [RunSpec.parse({"app": app, "executor": name, "threads": threads}) for name in names]
 
 

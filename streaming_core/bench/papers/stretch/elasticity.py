@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streaming_core.bench.claims import Claim
 from streaming_core.bench.papers.stretch import joins, switching
 from streaming_core.bench.papers.stretch.vsn import CORES, MEAN, PUBLISHED, SHARED, claim
 from streaming_core.bench.race import open_loop
@@ -86,23 +87,19 @@ def _rises(phases: list[Row]) -> bool:
 
 # --- changing rates ---------------------------------------------------------------------------------------------------
 
-FOLLOWING = claim(
+
+def _latency(says: str, source: str, paper: float) -> Claim:
+    """Return a claim that the mean latency behind a controller is at most so many microseconds."""
+    return claim(says, source, {"controller": THRESHOLD}, column=MEAN, expects="<=", paper=paper, needs=CORES)
+
+
+FOLLOWING = _latency(
     "Over 20 minutes with abrupt changes of the rate, the average latency is about 20 ms.",
     "section 8.5, figure 11",
-    {"controller": THRESHOLD},
-    column=MEAN,
-    expects="<=",
-    paper=20_000.0,
-    needs=CORES,
+    20_000.0,
 )
-HEDGING = claim(
-    "A self-join of trades at their own rate has an average latency of 1 ms.",
-    "section 8.6, figure 13",
-    {"controller": THRESHOLD},
-    column=MEAN,
-    expects="<=",
-    paper=1_000.0,
-    needs=CORES,
+HEDGING = _latency(
+    "A self-join of trades at their own rate has an average latency of 1 ms.", "section 8.6, figure 13", 1_000.0
 )
 
 

@@ -334,18 +334,14 @@ fn loom_a_gate_that_does_not_wait_is_caught() {
 }
 
 /// Ties, rows on either side of what the other source adds meanwhile, and nodes that are used again.
+const fn two_sources(by: By) -> Script {
+    const PUTS: &[Puts] = &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]];
+    Script { puts: PUTS, readers: 1, to_all: true, slots: 1, by }
+}
+
 #[test]
 fn loom_two_sources_share_the_sorting() {
-    everybody(
-        2,
-        &Script {
-            puts: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
-            readers: 1,
-            to_all: true,
-            slots: 1,
-            by: By::ScaleGate,
-        },
-    );
+    everybody(2, const { &two_sources(By::ScaleGate) });
 }
 
 /// A watermark behind every other batch: rows become ready without one, and slots are given back by twos.
@@ -363,19 +359,9 @@ fn loom_watermarks_are_periodic() {
     );
 }
 
-/// The same by a merge operator.
 #[test]
 fn loom_two_sources_are_merged_by_an_operator() {
-    everybody(
-        2,
-        &Script {
-            puts: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
-            readers: 1,
-            to_all: true,
-            slots: 1,
-            by: By::MergeSort,
-        },
-    );
+    everybody(2, const { &two_sources(By::MergeSort) });
 }
 
 /// Nothing but watermarks from the second source, and all nodes used again and again.
