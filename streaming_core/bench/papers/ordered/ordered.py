@@ -227,7 +227,7 @@ SUITE = Suite(
             _queries,
             (Plot("batch", *RATE, lines=("way",), kind="bar", loop=False),),
             events=100_000,
-            seconds=250.0,
+            seconds=560.0,
             needs="cores",
         ),
         Experiment(
@@ -250,7 +250,7 @@ SUITE = Suite(
             _skew,
             _bars("queue", RATE),
             events=50_000,
-            seconds=20.0,
+            seconds=40.0,
             needs="cores",
         ),
         Experiment(
@@ -274,7 +274,7 @@ SUITE = Suite(
             _selective,
             _bars("way", RATE),
             events=50_000,
-            seconds=20.0,
+            seconds=40.0,
             needs="cores",
         ),
     ),
