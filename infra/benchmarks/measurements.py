@@ -23,6 +23,7 @@ RESULTS = {
     "yardstick": "yardstick",
     "bound": "a bound",
     "expected": "expected by a model",
+    "simulated": "simulated",
     "different": "differs",
 }
 # What an experiment takes from the result that it is part of, because it may have been run by itself.

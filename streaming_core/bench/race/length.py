@@ -1,6 +1,6 @@
 """How long a pass is, and how many events a workload has.
 
-A pass lasts at least 100 times the longest pause that this machine imposed on a busy thread, and 1 to 5 seconds. A
+A pass lasts at least 100 times the longest pause that this machine imposed on a busy thread, and 1 to 2 seconds. A
 pilot measures the rate of the slowest way. A workload has a tenth more events than the slowest way processes in a
 pass, so that its pass is one run and not two. The pass of a faster way is several runs over the workload, one after
 the other.
@@ -21,7 +21,7 @@ import psutil
 from streaming_core.bench.race.race import Race
 from streaming_core.run.way import RunSpec
 
-SHORTEST, LONGEST = 1.0, 5.0  # seconds of a pass
+SHORTEST, LONGEST = 1.0, 2.0  # seconds of a pass; with longer ones, a suite takes more than a quarter of an hour
 PAUSES = 100  # a pass lasts so many times the longest pause
 SLACK = 1.1  # a run of the slowest way lasts so many passes
 QUICK_EVENTS = 2_000  # of a workload with --quick

@@ -90,7 +90,7 @@ class _Row(BaseModel):
     params: dict[str, Any]
     way: str
     threads: int
-    result: Literal["equal", "yardstick", "bound", "expected"]
+    result: Literal["equal", "yardstick", "bound", "expected", "simulated"]
     events_per_s: float | None
     to_loop: float | None
     rates: list[float]
