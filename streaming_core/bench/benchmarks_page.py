@@ -282,7 +282,8 @@ def _limits(results: dict[str, Result]) -> Iterator[str]:
     untested = [line for name in papers([*results]) for lines in claims_of(results[name]).values() for line in lines]
     reasons = Counter(line.verdict for line in untested if line.verdict.startswith(UNTESTABLE))
     yield f"- Measured on {'; '.join(machines)}, at {', '.join(builds)}."
-    yield "- Sizes fit the machine, not the paper's. Most passes last a second or more; the page of a suite says how long."
+    yield "- Sizes fit the machine, not the paper's."
+    yield "- Most passes last a second or more; the page of a suite says how long."
     yield from (f"- {count} case{'s' * (count > 1)}: {reason}." for reason, count in reasons.most_common())
     yield ""
 
