@@ -282,12 +282,28 @@ def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> li
         ("yardstick", facts.get("yardstick") or host.get("yardstick")),
         ("cores of the threads", ", ".join(map(str, report.get("binding") or []))),
         ("memory", words({name: value for name, value in (report.get("memory") or {}).items() if value})),
+        ("remote memory", _remote(report)),
         ("topology", _topology(report.get("topology") or {})),
         ("versions", words(host.get("versions"))),
         ("compile time", f"{seconds:.2f} s" if seconds is not None else ""),
         ("peak memory", f"{peak / 2**20:,.0f} MiB" if peak else ""),
         ("energy", f"{joules:.1f} J" if joules is not None else host.get("energy", "")),
     ]
+
+
+def _remote(report: dict[str, Any]) -> str:
+    """The estimated time for memory of other nodes in the last pass, and the counted loads, or why there are none.
+
+    Empty if nothing was remote.
+    """
+    sample = (report.get("samples") or [{}])[-1]
+    estimate, loads = sample.get("breakdown", {}).get("remote"), sample.get("node_loads")
+    if not estimate and loads is None:
+        return ""
+    text = f"estimated: {1e3 * (estimate or 0.0):.3g} ms of all threads in the last pass"
+    if loads is None:
+        return f"{text}; not counted: {report.get('host', {}).get('node_loads', 'no reason is known')}"
+    return f"{text}; counted: {sample['node_load_misses']:,} of {loads:,} loads from memory went to another node"
 
 
 def _topology(topology: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Processor time and energy of a pass. The energy is that of the processor packages (RAPL).
+"""Processor time, energy and loads from memory nodes of a pass. The energy is that of the processor packages (RAPL).
 
 Linux counts it in its powercap tree, in the files `intel-rapl:N/energy_uj`. A package counts the energy of all
 processes. Counters move about once a millisecond. They wrap around at `max_energy_range_uj`, within minutes, so a
@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from streaming_core.run.node_loads import Counters, NodeLoads
 
 ROOT = Path("/sys/class/powercap")
 
@@ -62,21 +64,32 @@ class Meter:
 
 
 class Spent:
-    """Processor time and energy of a pass while the engine is active: seconds, and joules if they can be read."""
+    """The expense of a pass while the engine is active.
 
-    def __init__(self, meter: Meter | None, cpu: float = 0.0):
+    Attributes:
+        cpu: Seconds of processor time.
+        joules: Energy; None if it cannot be read.
+        node_loads: Loads from memory nodes; None if they are not counted.
+    """
+
+    def __init__(self, meter: Meter | None, cpu: float = 0.0, counters: Counters | None = None):
         self.cpu = cpu
         self.joules = 0.0 if meter is not None and not meter.why else None
-        self._meter = meter
+        self.node_loads = NodeLoads(0, 0) if counters is not None and not counters.why else None
+        self._meter, self._counters = meter, counters
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Add the time and the energy of the block."""
+        """Add the expense of the block."""
         meter = self._meter if self.joules is not None else None
         before = meter.read() if meter is not None else None
+        loads = self._counters.read() if self._counters is not None else None
         started = time.process_time()
         yield
         self.cpu += time.process_time() - started
+        if self.node_loads is not None and self._counters is not None:
+            more_loads = zip(self.node_loads, loads or (0, 0), self._counters.read() or (0, 0), strict=True)
+            self.node_loads = NodeLoads(*(known + after - before for known, before, after in more_loads))
         if meter is not None and self.joules is not None:
             more = meter.joules(before, meter.read())
             self.joules = None if more is None else self.joules + more

@@ -29,6 +29,7 @@ from streaming_core.run.blocks import Blocks
 from streaming_core.run.checkpoint import Checkpoint, Checkpoints
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.failure import runtime_failures
+from streaming_core.run.node_loads import Counters
 from streaming_core.run.report import Balance, Latency, Sample
 from streaming_core.run.way import RunSpec
 
@@ -54,6 +55,7 @@ class PassRequest:
         exports_state: Whether the pass returns its final state.
         durable: Gives the checkpoint to resume from, and takes those on the way and the one at the end.
         meter: Measures energy. None: the sample has no energy. Nor has that of a pass that resumed.
+        counters: Count loads from memory nodes; None: nothing does.
         beside: A context for the time in which events are processed. It may request reconfigurations.
         records_deliveries: Executor pinned notes which rows it delivered when (runtime/ABI.md). The memory for them
             grows with the events.
@@ -70,6 +72,7 @@ class PassRequest:
     exports_state: bool = True
     durable: Checkpoints | None = None
     meter: Meter | None = None
+    counters: Counters | None = None
     beside: Beside | None = None
     records_deliveries: bool = False
     trims_latencies: bool = False
@@ -104,7 +107,7 @@ def run(spec: RunSpec, program: Program, blocks: Blocks, request: PassRequest = 
     last = durable.last if durable is not None else None
     with PassEngine(program, _runtime_options(spec, blocks.events, request), last) as engine:
         # The energy up to a checkpoint that the pass resumes from is not known.
-        spent = Spent(None, last.cpu_seconds) if last else Spent(request.meter)
+        spent = Spent(None, last.cpu_seconds) if last else Spent(request.meter, counters=request.counters)
         writing: AbstractContextManager[Writer | None] = nullcontext()
         if folder is not None and request.sink == "parquet":
             writing = Writer(folder / "outputs", engine.schema, last.parts if last else 0)
@@ -249,9 +252,9 @@ def sample_of(metrics: dict[str, Any], request: PassRequest, events: int, spent:
         metrics: The runtime's metrics of the pass.
         request: The pass: its kind, number and rate.
         events: Number of events.
-        spent: Processor time and energy.
+        spent: Processor time, energy and loads from memory nodes.
     """
-    seconds = metrics["seconds"]
+    seconds, loads = metrics["seconds"], spent.node_loads
     return Sample(
         kind=request.kind,
         repetition=request.number,
@@ -268,6 +271,8 @@ def sample_of(metrics: dict[str, Any], request: PassRequest, events: int, spent:
         cpu_seconds=spent.cpu,
         threads=metrics["threads"],
         energy_joules=spent.joules,
+        node_loads=loads.loads if loads else None,
+        node_load_misses=loads.misses if loads else None,
         dropped_invalid=metrics["dropped"],
         dropped_late=metrics["late"],
         rejected=metrics["rejected"],

@@ -24,6 +24,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks, block_size
 from streaming_core.run.checkpoint import Checkpoints
 from streaming_core.run.energy import Meter
+from streaming_core.run.node_loads import Counters
 from streaming_core.run.one_pass import PassRequest, Progress
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Rerun, RunReport, Sample
@@ -48,7 +49,8 @@ def run_passes(
     blocks = Blocks(run.workload, run.program, block_size(run.spec))
     keep_memory()  # a block takes the memory of an earlier one
     turns = Turns(run.spec.seconds if run.workload.rows else 0.0, lambda: yardstick_of(run.program, run.workload))
-    first, *others = [replace(one, meter=meter, progress=progress) for one in _requests(run.spec)]
+    counters = Counters()  # before the engine's threads, which they count
+    first, *others = [replace(one, meter=meter, counters=counters, progress=progress) for one in _requests(run.spec)]
     first = replace(first, folder=folder, exports_state=True, durable=durable)
     result = one_pass.run(run.spec, run.program, blocks, first)
     samples = [result.sample]
@@ -79,8 +81,14 @@ def run_passes(
         energy_joules=sum(joules for joules in energies if joules is not None) if None not in energies else None,
         resumed=durable.resumed if durable else [],
         yardstick=turns.yardstick,
-        host={"load_after": load_after, **({"energy": meter.why} if meter.why else {}), **turns.host},
+        host={
+            "load_after": load_after,
+            **({"energy": meter.why} if meter.why else {}),
+            **({"node_loads": counters.why} if counters.why else {}),
+            **turns.host,
+        },
     )
+    counters.close()
     return report_of(run, outcome)
 
 

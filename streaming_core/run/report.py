@@ -201,6 +201,14 @@ class Sample(BaseModel):
         description="Energy of all processor packages during the active time, including other processes; None without "
         "readable counters.",
     )
+    node_loads: int | None = Field(
+        None,
+        description="Loads of all threads that a memory node answered; None without counters, for the reason in "
+        "`node_loads` of `host`.",
+    )
+    node_load_misses: int | None = Field(
+        None, description="Loads among them that another node than that of the thread's core answered."
+    )
     dropped_invalid: int = Field(0, description="Events that the application dropped as invalid.")
     dropped_late: int = Field(0, description="Events that were too late for every window.")
     rejected: int = Field(0, description="Transactions that a condition rejected.")
@@ -347,7 +355,7 @@ class RunReport(BaseModel):
     )
     host: dict = Field(
         description="Name of the host, load average before and after, versions, and disturbances of the repetitions. "
-        "If energy or the loop is missing, also the reason."
+        "If energy, loads from memory nodes or the loop are missing, also the reason."
     )
 
     @model_serializer(mode="wrap")

@@ -6,7 +6,7 @@ from jobs.raw import write_raw
 from reports.history import History, human_micros, human_rate, short
 from reports.history.cell import OUTCOMES
 from reports.history.text import short_json, words
-from reports.views.cell import _topology
+from reports.views.cell import _remote, _topology
 from streaming_core.regression.home import Home
 from tests.dbt.raw_runs import GREEN, RED, expected_verdict, specs, write_runs
 from tests.reports import past_runs
@@ -84,3 +84,27 @@ def test_rates_and_durations_are_readable():
 )
 def test_values_and_counts_are_in_words(text, expected):
     assert text == expected
+
+
+ESTIMATE = {"breakdown": {"remote": 0.0125}, "node_loads": None}
+REASON = "this machine does not count loads from memory nodes: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("sample", "text"),
+    [
+        ({"breakdown": {"remote": 0.0}}, ""),
+        (ESTIMATE, f"estimated: 12.5 ms of all threads in the last pass; not counted: {REASON}"),
+        (
+            ESTIMATE | {"node_loads": 40_000, "node_load_misses": 1_500},
+            "estimated: 12.5 ms of all threads in the last pass; counted: 1,500 of 40,000 loads from memory went to "
+            "another node",
+        ),
+        (
+            {"breakdown": {"remote": 0.0}, "node_loads": 0, "node_load_misses": 0},
+            "estimated: 0 ms of all threads in the last pass; counted: 0 of 0 loads from memory went to another node",
+        ),
+    ],
+)
+def test_remote_memory_is_estimated_and_counted_where_the_processor_counts_it(sample, text):
+    assert _remote({"samples": [sample], "host": {"node_loads": REASON}}) == text
