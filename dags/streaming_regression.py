@@ -19,6 +19,7 @@ long the run takes.
 | | `Applications`, `Executors`, `Threads`, `Batches`: a cell for each combination that fits. |
 | | `Events`: number of generated events per application. |
 | Executor ... | The strategies and options of one executor. A list adds a cell for each value. |
+| Cores | Whether threads are bound to cores, how they wait, and whether they may outnumber the cores. |
 | Workload | `Seed` and `Params` of the generators, or `Data`: your imported events. |
 | Measuring | Repetitions, and the seconds that they take at least. |
 | Where | Airflow connections of the hosts that run the cells, and of the Spark master. |

@@ -2,8 +2,8 @@
 
 In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json and report.json; warehouse/raw/verdicts, from the
      task validate_outputs. A cell without checks has no result.
-Out: warehouse/raw/cells (one row per planned cell, even if it failed or never ran) and samples (one row per measured
-     pass). Both replace earlier rows of the run.
+Out: warehouse/raw/cells (one row per planned cell, even if it failed or never ran), samples (one per measured pass) and
+     hosts (one per preflight). They replace earlier rows of the run.
 
 The input is a few kilobytes of JSON per cell, so the job uses no Spark session.
 """
@@ -17,8 +17,9 @@ from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
+from streaming_core.regression.preflight import Preflight, preflights_of
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import LATENCY, rows, way_columns
+from streaming_core.regression.warehouse import HOSTS, LATENCY, rows, way_columns
 from streaming_core.run.report import Latency
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import canonical_json
@@ -92,6 +93,13 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
     return rows
 
 
+def host_row(seen: Preflight) -> dict:
+    """One row of raw/hosts."""
+    columns = [name for name in HOSTS.names if name in Preflight.__dataclass_fields__]
+    row = {name: getattr(seen, name) for name in columns} | {"warning": seen.warning}
+    return row | {name: canonical_json(row[name]) for name in ("sockets", "distances")}
+
+
 def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
     return {f"{kind}_{name}_us": getattr(latency, name) for name in LATENCY} if latency else {}
 
@@ -107,6 +115,7 @@ def work(home: Home, run_id: str) -> str:
         samples += sample_rows(cell, last)
     verdicts = of_run(None, cells, rows(home, "verdicts", run_id) or [], samples)
     cells = [row | verdicts[row["cell"]]._asdict() for row in cells]
+    write_raw(home, "hosts", run_id, [host_row(one) for one in preflights_of(home, run_id)])
     write_raw(home, "samples", run_id, samples)
     write_raw(home, "cells", run_id, cells)
     return f"loaded {len(cells)} cells with {len(samples)} measured passes"

@@ -11,7 +11,7 @@ from socket import gethostname
 
 from streaming_core.regression.fleet import LOCAL, is_of_engine
 from streaming_core.regression.home import Home
-from streaming_core.regression.preflight import preflights_of
+from streaming_core.regression.preflight import latest
 from streaming_core.storage import left_json, write_json
 
 RUNS = 10  # the newest ones, whose times count
@@ -67,9 +67,7 @@ def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
 
 def machines(home: Home, hosts: Sequence[str]) -> list[str]:
     """The machines behind connections, as the newest run that looked at them names them; unknown ones are left out."""
-    known = {LOCAL: gethostname()}
-    for path in sorted(home.root.glob("runs/*/hosts.json")):
-        known |= {one.host: one.machine for one in preflights_of(home, path.parent.name) if one.machine}
+    known = {LOCAL: gethostname()} | {name: one.machine for name, one in latest(home, hosts).items()}
     return [known[host] for host in hosts if host in known]
 
 

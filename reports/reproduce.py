@@ -78,7 +78,7 @@ def _options(spec: RunSpec, plan_in_report: dict[str, Any] | None) -> tuple[list
             path = _Expanded(f'"$again"/{option}.json')
             files.append(f"echo {shlex.quote(canonical_json(value))} > {path}")
             options += [f"--{option}", path]
-    options += ["--pin"] if spec.needs_plan and plan else []
+    options += ["--pin"] if spec.pin or (spec.needs_plan and plan) else []
     return options, files
 
 

@@ -16,17 +16,22 @@ from airflow.sdk import DAG, Param, get_parsing_context
 from infra import checkout
 from infra.airflow import connections
 from infra.fields import CHOICES, defaults, description
+from infra.hosts.judgement import this_machine
 from reports.estimate import of_matrix
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
+from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.preflight import latest
 from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
-from streaming_core.run.way import OPTION_EXECUTORS
+from streaming_core.run.way import OPTION_EXECUTORS, Transactional
 
 # The form first shows the fields without a section; the sections below them are closed.
 SECTIONS = {
     **{field: f"Executor {OPTION_EXECUTORS[option]}" for field, option in FIELD_OPTIONS.items()},
+    **dict.fromkeys(("pin", "idle", "oversubscribe"), "Cores"),
+    "punctuation": f"Executor {Transactional.name()}",
     "seed": "Workload",
     "params": "Workload",
     "data": "Workload",
@@ -75,8 +80,10 @@ def bounds(least: float, most: float) -> list[dict[str, float]]:
 
 
 def _cells_of(fields: dict[str, Any], named: str | None = None) -> int:
-    regression = matrices.request(checkout.MATRICES, checkout.home(), fields, named).regression
-    return len(matrix.cells(regression, matrix.imported(regression, checkout.home()))[0])
+    home = checkout.home()
+    regression = matrices.request(checkout.MATRICES, home, fields, named).regression
+    known = latest(home, regression.hosts) | {LOCAL: this_machine(home)}
+    return len(matrix.cells(regression, matrix.imported(regression, home), known)[0])
 
 
 def _about_matrices() -> dict[str, str]:

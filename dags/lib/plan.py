@@ -67,7 +67,7 @@ def plan_run(context: Any) -> list[str]:
                 raise BadInput("; ".join(reasons))
             # A task that is cleared and run again finds its own plan.
             planned = _planned(run_id, regression) or plan(
-                regression, home(), run_id, origin, request.matrix, params.get("spark") or fleet.SPARK
+                regression, home(), run_id, origin, request.matrix, params.get("spark") or fleet.SPARK, outcomes
             )
         except BadInput as error:
             refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))

@@ -13,9 +13,11 @@ from rich.text import Text
 
 from infra import checkout
 from infra.fields import OF_RUN
+from infra.hosts.judgement import this_machine
 from reports import estimate
 from streaming_core.regression import fleet, matrices, matrix
 from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.preflight import latest
 
 
 def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
@@ -38,6 +40,7 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
         new_run_id("dry run", time.time()),
         matrix=request.matrix,
         spark=conf.get("spark") or fleet.SPARK,
+        hosts=latest(home, regression.hosts) | {fleet.LOCAL: this_machine(home)},
     )
     sentence = estimate.of_plan(home, plan, estimate.machines(home, regression.hosts)).sentence
     if as_json:

@@ -12,7 +12,8 @@ from infra.checkout import home
 from infra.fields import CHOICES, description
 from streaming_core.errors import BadInput
 from streaming_core.language.parameters import integer, real
-from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.fleet import LOCAL
+from streaming_core.regression.request import AUTO_THREADS, RegressionSpec
 
 DEFAULTS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()
@@ -24,11 +25,11 @@ NOT_OPTIONS = ("partitionings", "partitions", "slice", "throughput_window", "lin
 
 
 def _option(name: str) -> Any:
-    """A field as an option. The option takes text; RegressionSpec checks the value."""
+    """A field as an option: a flag, or text. RegressionSpec checks the value."""
     default = DEFAULTS[name]
     match default:
         case bool():
-            shape, shown = "yes|no", "yes" if default else "no"
+            return Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", help=description(name))]
         case list():
             shape, shown = "A,B,...", "all" if default == CHOICES.get(name, [])[1:] else ", ".join(map(str, default))
         case dict():
@@ -46,38 +47,38 @@ def _option(name: str) -> Any:
 OPTIONS = {name: _option(name) for name in DEFAULTS if name not in NOT_OPTIONS}
 
 
-def conf(options: dict[str, str], named: str | None) -> dict[str, Any]:
+def conf(options: dict[str, str | bool], named: str | None) -> dict[str, Any]:
     """The conf of a run: only the fields with an option, so that defaults or the matrix give the others.
 
     Args:
-        options: Field -> the text of its option.
+        options: Field -> the text of its option, or the value of its flag.
         named: The name of a matrix, or None.
 
     Raises:
         BadInput: The task plan_matrix would refuse the request.
     """
     from infra.hosts import build
+    from infra.hosts.judgement import this_machine
     from streaming_core.regression import matrices, matrix
 
-    values = {name: _value(name, text, DEFAULTS[name]) for name, text in options.items()}
+    values = {
+        name: text if isinstance(text, bool) else _value(name, text, DEFAULTS[name]) for name, text in options.items()
+    }
     regression = matrices.request(checkout.MATRICES, home(), values, named).regression
     if regression.gate_against:
         build.resolve(regression.gate_against)
-    matrix.cells(regression, matrix.imported(regression, home()))
+    matrix.cells(regression, matrix.imported(regression, home()), {LOCAL: this_machine(home())})
     return ({"matrix": named} if named else {}) | values
 
 
 def _value(name: str, text: str, default: object) -> object:
     match default:
-        case bool():
-            if text not in ("yes", "no"):
-                raise BadInput(f"--{name}: must be yes or no, got {text!r}")
-            return text == "yes"
         case list():
             items = [item.strip() for item in text.split(",") if item.strip()]
             if not items:
                 raise BadInput(f"--{name}: give at least one value")
-            return [_number(name, item) for item in items] if isinstance(default[0], int) else items
+            is_text = isinstance(default[0], str)
+            return [item if is_text or item == AUTO_THREADS else _number(name, item) for item in items]
         case dict():
             try:
                 return json.loads(text)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from infra.hosts import machine
 from infra.hosts.sharing import SKEW_SECONDS
+from streaming_core.regression.fleet import LOCAL
 from streaming_core.regression.home import Home
 from streaming_core.regression.preflight import Preflight
 
@@ -37,38 +39,37 @@ def is_token_here(folder: Path) -> bool:
         return False
 
 
-def judge(
-    host: str, facts: Mapping[str, Any], python: str = "", build: str = "", skew: float = 0.0, is_shared: bool = True
-) -> Preflight:
+def this_machine(home: Home, host: str = LOCAL) -> Preflight:
+    """The preflight of this machine, under the name of its connection."""
+    return judge(host, machine.facts(str(home.root)) | machine.places())
+
+
+def judge(host: str, facts: Mapping[str, Any], build: str = "", skew: float = 0.0, is_shared: bool = True) -> Preflight:
     """The preflight of a host that answered.
 
     Args:
         host: The id of its connection.
         facts: What `machine.main` printed there, or `machine.facts` of this machine.
-        python: The host's interpreter, for the remedy.
         build: The digest of its build; empty for this machine.
         skew: Seconds by which its clock is ahead.
         is_shared: Whether its copy of the token arrived here.
     """
     fields = {name: facts[name] for name in facts if name in Preflight.__dataclass_fields__}
-    return Preflight(host, _reason(facts, python, skew, is_shared), build=build, skew_seconds=skew, **fields)
+    return Preflight(host, _reason(host, facts, skew, is_shared), build=build, skew_seconds=skew, **fields)
 
 
-def _reason(facts: Mapping[str, Any], python: str, skew: float, is_shared: bool) -> str | None:
+def _reason(host: str, facts: Mapping[str, Any], skew: float, is_shared: bool) -> str | None:
     """The first fault of a host with its remedy; None if there is none."""
     if facts.get("differences"):
         wrong = [f"{name} {version or 'is missing'}" for name, (_, version) in facts["differences"].items()]
-        needed = " ".join(f"{name}=={version}" for name, (version, _) in facts["differences"].items())
-        return (
-            f"its packages differ from those here ({', '.join(wrong)}): there, type `{python} -m pip install {needed}`"
-        )
+        return f"its packages differ from those here ({', '.join(wrong)}): type `lockstep hosts --install {host}`"
     if facts.get("fault"):
         return f"the engine does not load there ({facts['fault']}): give it a system as new as this one"
     if facts.get("unshared") or not is_shared:
         reason = facts.get("unshared") or "what it writes there does not arrive here"
         return (
-            f"it does not share LOCKSTEP_HOME ({reason}): "
-            "mount the folder there, or set lockstep_home in the extra of the connection"
+            f"it does not share LOCKSTEP_HOME ({reason}): mount the folder there, or remove lockstep_home from the "
+            "extra of the connection, so that Lockstep sends the data"
         )
     if abs(skew) > SKEW_SECONDS:
         return (

@@ -18,32 +18,39 @@ class HostRow(NamedTuple):
     is_fit: bool
     state: str
     processor: str
-    governor: str
+    threads: str
+    nodes: str
+    frequency: str
+    kernel: str
     load: str
     memory: str
     disk: str
     clock: str
     python: str
     build: str
+    remedies: list[str]
 
     @classmethod
     def of(cls, one: Preflight) -> HostRow:
         """The row of a preflight."""
-        processor = f"{_count(one.cores, 'core')}, {_count(one.nodes, 'node')}, {one.cpu}" if one.cores else ""
         isolated = f", cores {one.isolated} isolated" if one.isolated else ""
         return cls(
             one.host,
             one.machine,
             one.reason is None,
             one.reason or f"fit{f'; unsteady: {one.warning}' if one.warning else ''}",
-            processor + isolated,
-            one.governor or ("unknown" if one.cores else ""),
+            f"{_count(one.cores, 'core')}, {one.cpu}{isolated}" if one.cores else "",
+            _threads(one) if one.cores else "",
+            "; ".join(" ".join(map(str, row)) for row in one.distances),
+            f"governor {_known(one.governor)}, turbo {_known(one.turbo)}" if one.cores else "",
+            _kernel(one) if one.cores else "",
             "" if one.load is None else f"{one.load:.1f}",
             _size(one.memory_bytes),
             _size(one.disk_bytes),
             "" if one.skew_seconds is None else f"{one.skew_seconds:+.1f} s" if one.skew_seconds else "agrees",
             one.python,
             one.build[:SHORT] or ("checkout" if one.cores else ""),
+            [f"{warning.what}: {warning.command}" for warning in one.warnings if warning.command],
         )
 
     @classmethod
@@ -61,7 +68,10 @@ class HostRow(NamedTuple):
 FACTS = {
     "machine": "machine",
     "processor": "processor",
-    "governor": "governor",
+    "threads": "threads",
+    "nodes": "distances of nodes",
+    "frequency": "frequency",
+    "kernel": "kernel",
     "load": "load",
     "memory": "free memory",
     "disk": "free disk",
@@ -69,6 +79,25 @@ FACTS = {
     "python": "Python",
     "build": "build",
 }
+
+
+def _threads(one: Preflight) -> str:
+    """Where threads run: the physical cores of each socket, the cores that they get first, and the limit."""
+    sockets = "+".join(map(str, one.sockets))
+    twins = ", several on a physical core" if sum(one.sockets) < (one.cores or 0) else ""
+    limit = "" if one.quota is None else f", time of {one.quota:g}"
+    return f"{_count(len(one.sockets), 'socket')} of {sockets}{twins}, first on {one.bound}{limit}"
+
+
+def _kernel(one: Preflight) -> str:
+    """The settings of the kernel that matter to measurements."""
+    balancing = {None: "unknown", True: "on", False: "off"}[one.numa_balancing]
+    pages, paranoid = _known(one.transparent_hugepages), _known(one.perf_event_paranoid)
+    return f"NUMA balancing {balancing}, huge pages {pages}, perf_event_paranoid {paranoid}"
+
+
+def _known(fact: object) -> str:
+    return "unknown" if fact is None else str(fact)
 
 
 def _count(number: int | None, noun: str) -> str:

@@ -104,7 +104,7 @@ def reset(home: Home, run_id: str) -> None:
 class Queue:
     """The cells of a run as one lane sees them.
 
-    With `placement: every`, each planned cell names its host. With `any`, it names none, and every lane may take it.
+    With `placement: every`, each planned cell names its host. With `any`, every lane may take a cell without hosts.
     A cell on Spark always names its connection, and a cell of another engine names this machine.
     """
 
@@ -117,7 +117,11 @@ class Queue:
     def cells(self) -> dict[str, dict[str, Any]]:
         """The planned cells that this lane may take, by name."""
         planned = json.loads((self._run / "plan.json").read_text())["cells"]
-        return {cell["cell"]: cell for cell in planned if cell.get("host", self.host) == self.host}
+        return {
+            cell["cell"]: cell
+            for cell in planned
+            if cell.get("host", self.host) == self.host and self.host in cell.get("hosts", [self.host])
+        }
 
     @property
     def is_over(self) -> bool:

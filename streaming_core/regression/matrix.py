@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming_core.apps import registry
@@ -12,8 +13,9 @@ from streaming_core.errors import BadInput, unknown
 from streaming_core.language.application import App
 from streaming_core.regression.fleet import LOCAL, SPARK
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.preflight import Preflight
 from streaming_core.regression.request import HOST_NAME, RegressionSpec
-from streaming_core.run.way import External, RunSpec
+from streaming_core.run.way import External, RunSpec, Spark
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024
@@ -45,7 +47,49 @@ def imported(regression: RegressionSpec, home: Home) -> Imported:
     return manifests
 
 
-def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[list[RunSpec], list[dict]]:
+Hosts = Mapping[str, Preflight]  # connection -> its preflight; a host without one has cores for any number of threads
+
+
+def lanes(regression: RegressionSpec, hosts: Hosts) -> list[str]:
+    """The hosts of a request that get cells. An unfit host gets none, but with `every` the plan shows what it lacks."""
+    return [name for name in regression.hosts if regression.placement == "every" or not _of(hosts, name).reason]
+
+
+def places(regression: RegressionSpec, hosts: Hosts) -> dict[int, list[str]]:
+    """The numbers of threads of a request, in order, and the hosts that run cells with so many.
+
+    Without `oversubscribe`, each thread has a core of its own, so there may be no host.
+    """
+    able: dict[int, list[str]] = {count: [] for count in regression.thread_counts(())}
+    for name in lanes(regression, hosts):
+        host = _of(hosts, name)
+        for count in regression.thread_counts(host.points):
+            names = able.setdefault(count, [])
+            if regression.oversubscribe or host.threads is None or count <= host.threads:
+                names.append(name)
+    return dict(sorted(able.items()))
+
+
+def _of(hosts: Hosts, name: str) -> Preflight:
+    return hosts.get(name, Preflight(name))
+
+
+def _lack(regression: RegressionSpec, spec: RunSpec, able: Sequence[str], hosts: Hosts) -> str | None:
+    """The reason why some hosts, or all of them, do not run a cell for want of cores; None if it lacks nothing."""
+    # What `auto` stands for fits its own host.
+    if isinstance(spec, Spark) or (spec.is_engine and spec.threads not in regression.threads):
+        return None
+    needed = [LOCAL] if isinstance(spec, External) else lanes(regression, hosts)
+    lacking = [name for name in needed if name in hosts and name not in able]
+    if not lacking or (spec.is_engine and regression.placement == "any" and able):
+        return None
+    cores = ", ".join(f"host {name} grants {hosts[name].threads}" for name in lacking)
+    return f"{spec.threads} threads need as many cores ({cores}): set oversubscribe to run them nevertheless"
+
+
+def cells(
+    regression: RegressionSpec, data: Imported | None = None, hosts: Hosts | None = None
+) -> tuple[list[RunSpec], list[dict]]:
     """The matrix: the cells to run, and the cells left out because their applications do not run that way.
 
     A request is valid even if an application does not support a strategy that others do. On imported events, an
@@ -54,6 +98,7 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
     Args:
         regression: The request.
         data: The manifests that `imported` returns.
+        hosts: The preflights of the hosts.
 
     Returns:
         The cells, and for each reason {reason, cells: the names of the cells left out}.
@@ -71,13 +116,19 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
         events[name] = manifest["events"]
     kept: list[RunSpec] = []
     left_out: dict[str, list[str]] = {}
-    for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in apps.items()}):
+    able = places(regression, hosts or {})
+    kinds = registry.kinds() | {name: app.kind for name, app in apps.items()}
+    for spec in regression.cells(kinds, list(able)):
         apps[spec.app].bind(spec.params)
         try:
             spec.check(apps[spec.app])
         except BadInput as error:
             left_out.setdefault(str(error), []).append(spec.cell)
-        else:
+            continue
+        lack = _lack(regression, spec, able[spec.threads], hosts or {})
+        if lack:
+            left_out.setdefault(lack, []).append(spec.cell)
+        if able[spec.threads] if spec.is_engine else not lack:
             kept.append(spec)
             # The replicas of a plan that still has to be found are unknown.
             known = spec.threads > 1 and not spec.needs_plan and "schedule" in spec.options()
@@ -85,8 +136,8 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
                 kept.append(reconfigured(spec, apps[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
         raise BadInput(f"the request has no cell that can run: {'; '.join(left_out)}")
-    lanes = len(regression.hosts) if regression.placement == "every" else 1
-    _check_count(sum(lanes if spec.is_engine else 1 for spec in kept))
+    is_every = regression.placement == "every"
+    _check_count(sum(len(able[spec.threads]) if is_every and spec.is_engine else 1 for spec in kept))
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
 
 
@@ -124,6 +175,7 @@ def plan(
     origin: str = "cli",
     matrix: dict | None = None,
     spark: str = SPARK,
+    hosts: Hosts | None = None,
 ) -> dict:
     """Check the request, and write the plan that `draft` returns to runs/<run id>/plan.json.
 
@@ -131,7 +183,7 @@ def plan(
         BadInput: As `draft`, or that run already has a plan.
     """
     path = home.run(run_id) / "plan.json"
-    drawn = draft(regression, home, run_id, origin, matrix, spark)
+    drawn = draft(regression, home, run_id, origin, matrix, spark, hosts)
     if path.exists():
         raise BadInput(f"run {run_id} already has a plan; use a new run id")
     write_json(path, drawn)
@@ -145,6 +197,7 @@ def draft(
     origin: str = "cli",
     matrix: dict[str, Any] | None = None,
     spark: str = SPARK,
+    hosts: Hosts | None = None,
 ) -> dict[str, Any]:
     """The plan of a run, without writing it.
 
@@ -155,12 +208,14 @@ def draft(
         origin: The interface that the request came from.
         matrix: The named matrix of the request (matrices.Request.matrix).
         spark: The Spark connection of the run.
+        hosts: The preflights of the hosts.
 
     Returns:
         The plan has run_id, origin, created_at, regression, matrix, workloads, cells and left_out (as `cells` has it).
         A workload has app, params, events, seed and address. Imported events have `data`, their name, and no seed.
         A cell has cell, spec, workload and is_bound. With the placement `every` it also has host, and its name ends
-        with it. A cell on Spark has the Spark connection as its host, with every placement, and keeps its name.
+        with it. With `any`, it has hosts if some hosts have too few cores: those that may run it. A cell on Spark has
+        the Spark connection as its host, with every placement, and keeps its name.
 
     Raises:
         BadInput: As `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
@@ -169,7 +224,8 @@ def draft(
     if not RUN_ID.fullmatch(run_id):
         raise BadInput(f"a run id must have the form YYYYMMDDTHHMMSSZ-<8 hex digits>, got {run_id!r}")
     data = imported(regression, home)
-    specs, left_out = cells(regression, data)
+    specs, left_out = cells(regression, data, hosts)
+    able = places(regression, hosts or {})
     workloads, planned = {}, []
     for spec in specs:
         app = registry.load(spec.app)
@@ -193,9 +249,11 @@ def draft(
                 )
             planned.append(one | {"cell": spec.cell, "host": spark})
         elif regression.placement == "every":
-            planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in regression.hosts]
-        else:
+            planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in able[spec.threads]]
+        elif able[spec.threads] == lanes(regression, hosts or {}):
             planned.append(one | {"cell": spec.cell})
+        else:
+            planned.append(one | {"cell": spec.cell, "hosts": able[spec.threads]})
     content = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
     return _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | content
 

@@ -11,7 +11,7 @@ import copy
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import (
@@ -60,6 +60,7 @@ FIELD_OPTIONS = {
 IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
 # An Airflow connection. Airflow permits longer names; a host is a part of names of folders.
 HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
+AUTO_THREADS = "auto"
 HOSTS = "LOCKSTEP_HOSTS"  # the variable with the hosts that `all` stands for
 
 
@@ -131,9 +132,20 @@ class RegressionSpec(_Ways):
     A cell takes only the options of its own executor.
     """
 
-    threads: list[int] = Field(
-        default=[1, 2], min_length=1, description="Threads of a cell. Each number makes cells of its own."
+    threads: list[int | Literal["auto"]] = Field(
+        default=[1, 2],
+        min_length=1,
+        description="Threads of a cell. Each number makes cells of its own. For each host, "
+        f"'{AUTO_THREADS}' stands for powers of two, the cores of one socket, and all cores.",
     )
+    oversubscribe: bool = Field(
+        False, description="Also run cells with more threads than the cores that their host grants."
+    )
+    pin: bool = Field(
+        False, description="Bind threads to cores, one for each physical core first, and tables to memory nodes."
+    )
+    idle: Literal["spin", "yield", "park"] = Field("yield", description=RunSpec.model_fields["idle"].description)
+    punctuation: int = Field(500, ge=1, le=10_000_000, description=RunSpec.model_fields["punctuation"].description)
     batches: list[int] = Field(
         default=[DEFAULT_BATCH],
         min_length=1,
@@ -178,11 +190,11 @@ class RegressionSpec(_Ways):
         description="Whether `any` host that is free takes the next cell, or `every` host runs each cell.",
     )
 
-    @field_validator("hosts", mode="before")
+    @field_validator("hosts", "threads", mode="before")
     @classmethod
-    def _hosts_as_list(cls, hosts: Any) -> Any:
-        """A single name, such as `all`, is a list of one."""
-        return [hosts] if isinstance(hosts, str) else hosts
+    def _as_list(cls, names: Any) -> Any:
+        """A single name, such as `all` or `auto`, is a list of one."""
+        return [names] if isinstance(names, str) else names
 
     @field_validator("hosts")
     @classmethod
@@ -210,13 +222,14 @@ class RegressionSpec(_Ways):
 
     @field_validator("threads", "batches")
     @classmethod
-    def _counts_in_range(cls, counts: list[int], field: ValidationInfo) -> list[int]:
+    def _counts_in_range(cls, counts: list[int | str], field: ValidationInfo) -> list[int | str]:
         assert field.field_name is not None
         most = {"threads": MAX_THREADS, "batches": MAX_BATCH}[field.field_name]
-        for count in counts:
+        numbers = [count for count in counts if isinstance(count, int)]
+        for count in numbers:
             if not 1 <= count <= most:
                 raise ValueError(f"each number must be between 1 and {most}, got {count}")
-        return sorted(set(counts))
+        return [*sorted(set(numbers)), *dict.fromkeys(count for count in counts if isinstance(count, str))]
 
     @field_validator("data", mode="before")
     @classmethod
@@ -278,16 +291,23 @@ class RegressionSpec(_Ways):
         except ValidationError as error:
             raise BadInput(one_line(error, fields=cls.model_fields)) from None
 
-    def cells(self, kinds: dict[str, str]) -> list[RunSpec]:
+    def thread_counts(self, points: Sequence[int] = (1,)) -> list[int]:
+        """The numbers of threads, with `points` in place of `auto`."""
+        numbers = {count for count in self.threads if isinstance(count, int)}
+        return sorted(numbers.union(points) if AUTO_THREADS in self.threads else numbers)
+
+    def cells(self, kinds: dict[str, str], threads: Sequence[int] | None = None) -> list[RunSpec]:
         """Every cell of the matrix, in a fixed order.
 
         Args:
             kinds: Application id -> kind (`transaction`, `dataflow`, ...), from the application registry.
+            threads: The numbers of threads; None: those of the request, without `auto`.
 
         Raises:
             BadInput: An application is unknown, or no executor of the request runs it.
         """
         cells: dict[str, RunSpec] = {}
+        counts = self.thread_counts() if threads is None else threads
         for app in self.applications:
             if app not in kinds:
                 raise BadInput(unknown("application", app, kinds))
@@ -300,8 +320,9 @@ class RegressionSpec(_Ways):
                 raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
                 ways = executor_of(name).combinations(self._values(executor_of(name)))
-                for way, batch, threads in itertools.product(ways, self.batches, self.threads):
-                    if threads == 1 and way.get("plan") == AUTO_PLAN:
+                running = {"pin": self.pin, "idle": self.idle, "punctuation": self.punctuation}
+                for way, batch, count in itertools.product(ways, self.batches, counts):
+                    if count == 1 and way.get("plan") == AUTO_PLAN:
                         way = way | {"plan": {}}  # the only plan on one thread
                     spec = RunSpec.parse(
                         {
@@ -309,7 +330,8 @@ class RegressionSpec(_Ways):
                             "params": self.params.get(app, {}),
                             "executor": name,
                             **way,
-                            "threads": threads,
+                            **(running if executor_of(name).is_engine else {}),
+                            "threads": count,
                             "batch": batch,
                             "rate": self.rate,
                             "sink": "parquet",

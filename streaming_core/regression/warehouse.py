@@ -3,6 +3,7 @@
 | table | rows |
 |---|---|
 | cells | one per planned cell |
+| hosts | one per host that the preflight of the run looked at |
 | samples | one per measured pass |
 | verdicts | one per cell and check |
 | violations | the first differing rows of a verdict, VIOLATION_CAP at most |
@@ -90,6 +91,30 @@ CELLS = pa.schema(
         ("started_at", pa.timestamp("us", tz="UTC")),
         ("verdict", pa.string()),  # from verdict.judge, as is the reason
         ("reason", pa.string()),
+    ]
+)
+
+# The fields of a preflight, but for those that change with the minute.
+HOSTS = pa.schema(
+    [
+        (VERSION, pa.int32()),
+        ("run_id", pa.string()),
+        ("host", pa.string()),  # the connection
+        ("machine", pa.string()),  # `host` of the cells that ran there
+        ("reason", pa.string()),  # why it ran no cells; null if it was fit
+        ("cpu", pa.string()),
+        ("cores", pa.int32()),
+        ("sockets", pa.string()),  # physical cores of each, as JSON
+        ("bound", pa.string()),
+        ("distances", pa.string()),  # between NUMA nodes, as JSON
+        ("quota", pa.float64()),
+        ("governor", pa.string()),
+        ("turbo", pa.string()),
+        ("numa_balancing", pa.bool_()),
+        ("transparent_hugepages", pa.string()),
+        ("perf_event_paranoid", pa.int32()),
+        ("isolated", pa.string()),
+        ("warning", pa.string()),  # the causes of unsteady speeds; empty if there are none
     ]
 )
 
@@ -202,6 +227,7 @@ DECISIONS = pa.schema(
 
 RAW = {
     "cells": CELLS,
+    "hosts": HOSTS,
     "samples": SAMPLES,
     "verdicts": VERDICT_ROWS,
     "violations": VIOLATIONS,

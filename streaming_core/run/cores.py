@@ -1,4 +1,4 @@
-"""Times of the cores of this machine: the round trip of a cache line between two of them, and the longest pause."""
+"""The cores of this machine: which of them threads get, their round trips of a cache line, and the longest pause."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from streaming_core.run.probe import topology
 
 MOST_PAIRS = 64  # a measurement of one pair takes about two milliseconds
 FEW_PAIRS = 8  # for a measurement that is repeated
+
+
+def sockets(cores: list[dict[str, Any]]) -> list[int]:
+    """The number of physical cores of each socket, among the cores of a topology."""
+    of_socket: dict[int, set[int]] = {}
+    for core in cores:
+        of_socket.setdefault(core["socket"], set()).add(core["physical"])
+    return [len(of_socket[socket]) for socket in sorted(of_socket)]
+
+
+def points(sockets: list[int], most: int | None = None) -> list[int]:
+    """The numbers of threads of a scaling curve: powers of two, one socket, all sockets.
+
+    Args:
+        sockets: The physical cores of each socket.
+        most: The most threads; None: one per physical core.
+    """
+    most = min(most or sum(sockets), sum(sockets))
+    powers = [1 << power for power in range(most.bit_length())]
+    return sorted({*powers, min(sockets[0], most), most})
 
 
 def round_trips() -> dict[str, Any] | None:

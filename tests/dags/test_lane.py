@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import threading
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from dags.lib.operators import Lane, release_failed
 from dags.lib.triggers import CellTrigger, OthersTrigger
+from infra.hosts.shipment import Delivery
 from streaming_core.regression import fleet
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home, new_run_id
@@ -47,13 +49,14 @@ def home(tmp_path, monkeypatch) -> Home:
     """LOCKSTEP_HOME with connections `here` and `there`: this machine, and another one."""
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
-    extra = {"wrapper": [sys.executable, str(engine)], "patience": 7}
+    extra = {"wrapper": [sys.executable, str(engine)], "patience": 7, "lockstep_home": str(tmp_path / "lockstep")}
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": extra}))
     monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "extra": extra}))
     # Nothing is shipped to the other machine, and nothing runs there.
-    monkeypatch.setattr("infra.airflow.hosts.SshHost.driver", "/there/infra/hosts/cell.py")
+    delivery = Delivery(PurePosixPath("/there"), 0.0, {"environment": None})
+    monkeypatch.setattr("infra.airflow.hosts.SshHost.delivery", delivery)
     return Home(tmp_path / "lockstep")
 
 

@@ -36,7 +36,7 @@ def test_default_fields_of_the_form_count_as_not_chosen():
 
 
 def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
-    (folder / "mine.yaml").write_text("applications: [wc]\nexecutors: [pooled]\nthreads: [4]\n")
+    (folder / "mine.yaml").write_text("applications: [wc]\nexecutors: [pooled]\nthreads: [4]\noversubscribe: true\n")
     assert planned({"matrix": "mine", "events": 700}) == [LOCAL]
     history = History(lockstep_home)
     run = history.latest()
@@ -51,7 +51,7 @@ def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
 @pytest.mark.parametrize(
     ("name", "refusal"),
     [
-        ("gone", "unknown matrix 'gone'; known: full, mine, nightly, smoke"),
+        ("gone", "unknown matrix 'gone'; known: full, mine, nightly, numa, smoke"),
         ("mine", "matrices/mine.yaml: line 1: expected ',' or ']', but got '<stream end>'"),
     ],
 )

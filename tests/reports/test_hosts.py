@@ -10,7 +10,8 @@ from tests.reports.past_runs import HOSTILE, LAST
 from tests.reports.test_pages import Outline
 
 KERNEL = {"governor": "performance", "isolated": "2-63", "load": 0.4, "skew_seconds": 0.0}
-ROOM = {"cores": 64, "nodes": 2, "memory_bytes": 250_000_000_000, "disk_bytes": 40_000_000_000}
+CORES = {"cores": 64, "sockets": [16, 16], "bound": "0-31", "distances": [[10, 21], [21, 10]]}
+ROOM = CORES | {"memory_bytes": 250_000_000_000, "disk_bytes": 40_000_000_000}
 FIT = Preflight(
     "numa-a", machine="node1", build="0123456789abcdef" * 4, python="3.11.7", cpu="AMD EPYC", **ROOM, **KERNEL
 )
@@ -32,7 +33,9 @@ def test_page_shows_facts_of_hosts_and_the_reason_of_an_omission(home):
     assert preflights_of(home, LAST) == [FIT, UNFIT]
     for page in pages(home):
         text = " ".join(page.text.split())
-        assert "64 cores, 2 nodes, AMD EPYC, cores 2-63 isolated" in text
+        assert "64 cores, AMD EPYC, cores 2-63 isolated" in text
+        assert "2 sockets of 16+16, several on a physical core, first on 0-31" in text
+        assert "10 21; 21 10" in text
         for fact in ("numa-a", "node1", "performance", "250.0 GB", "40.0 GB", "agrees", "3.11.7", "0123456789ab"):
             assert fact in text, fact
         assert " ".join(UNFIT.reason.split()) in text

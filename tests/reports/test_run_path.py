@@ -51,7 +51,7 @@ def home(tmp_path) -> Home:
     home = Home(tmp_path)
     past_runs.make(home)
     past_runs.gate(home)
-    record(home, LAST, [Preflight("numa-a", machine="node1", cores=4, nodes=1), Preflight("numa-b", "lost")])
+    record(home, LAST, [Preflight("numa-a", machine="node1", cores=4), Preflight("numa-b", "lost")])
     times = {"stage": "plan_matrix", "began": time.time(), "ended": time.time() + 1}
     write_json(home.run(LAST) / "stages" / "plan_matrix.json", times)
     return home

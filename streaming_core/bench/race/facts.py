@@ -19,15 +19,14 @@ PROBE_SECONDS = 1.0  # how long each core is watched for pauses
 
 
 def thread_counts(requested: list[int] | None, repetitions: int) -> list[int]:
-    """Return the thread counts to measure: the requested ones, or the powers of two up to all cores.
+    """Return the thread counts to measure: the requested ones, or the points of a scaling curve on this machine.
 
     Raises:
         BadInput: A count or the number of repetitions is out of range.
     """
     if repetitions < 1:
         raise BadInput(f"repetitions must be at least 1, got {repetitions}")
-    most = os.cpu_count() or 1
-    counts = sorted(set(requested or {most, *(1 << i for i in range(most.bit_length()) if 1 << i <= most)}))
+    counts = sorted(set(requested or cores.points(cores.sockets(probe.topology()["cores"]))))
     if bad := [c for c in counts if not 1 <= c <= MAX_THREADS]:
         raise BadInput(f"threads must be between 1 and {MAX_THREADS}, got {bad[0]}")
     return counts

@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 
 def test_matrices_of_the_checkout_run_and_leave_room_for_applications(home):
-    assert matrices.names(MATRICES) == ["full", "nightly", "smoke"]
+    assert matrices.names(MATRICES) == ["full", "nightly", "numa", "smoke"]
     specs = {name: cells(matrices.request(MATRICES, home, {}, name).regression)[0] for name in matrices.names(MATRICES)}
     assert {spec.app for spec in specs["nightly"]} == {spec.app for spec in specs["full"]} == set(registry.names())
     assert len(specs["smoke"]) < len(specs["nightly"]) < len(specs["full"]) < 0.8 * MAX_CELLS

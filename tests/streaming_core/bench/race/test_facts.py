@@ -51,5 +51,12 @@ def test_round_trips_of_many_cores_are_sampled():
 
 def test_the_governor_is_read_if_the_host_has_one(tmp_path):
     assert host.governor(tmp_path / "absent") is None
-    (tmp_path / "governor").write_text("performance\n")
-    assert host.governor(tmp_path / "governor") == "performance"
+    for core, name in enumerate(["performance", "performance", "powersave", "performance"]):
+        path = tmp_path / f"cpu/cpu{core}/cpufreq/scaling_governor"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{name}\n")
+    assert host.governor(tmp_path) == "performance 0-1,3, powersave 2"
+    path.with_name("scaling_governor").write_text("powersave\n")
+    (tmp_path / "cpu/cpu0/cpufreq/scaling_governor").write_text("powersave\n")
+    (tmp_path / "cpu/cpu1/cpufreq/scaling_governor").write_text("powersave\n")
+    assert host.governor(tmp_path) == "powersave"
