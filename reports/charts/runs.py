@@ -1,9 +1,12 @@
-"""The charts of runs: throughput, latency, the history over builds, and the ratio to the compiled loop over runs.
+"""The charts of runs: curves over threads, latency, the history over builds, and ratios over runs.
 
 Every function takes rows of one mart, and the names of all strategies of the page, so that a strategy keeps its colour.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from reports.charts import series, vega
 from reports.history.text import short
@@ -15,8 +18,8 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
     """Events per second by threads, one line per strategy, a bar from the slowest to the fastest pass.
 
     Args:
-        rows: rows of the mart `throughput` of one run and one application. A speed that is not judged
-            (`is_judged`) is grey.
+        rows: rows of the mart `throughput` of one run and one application, with `socket`, as in `_curve`. A speed that
+            is not judged (`is_judged`) is grey.
         strategies: all strategies of the page, for the colours.
     """
     values = [
@@ -25,29 +28,80 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
             "strategy",
             "threads",
             "is_judged",
+            "socket",
             median="median_events_per_s",
             low="min_events_per_s",
             high="max_events_per_s",
         )
         for row in rows
     ]
-    x = {"field": "threads", "type": "ordinal", "title": "threads", "axis": {"labelAngle": 0}}
     colour = _colour(strategies) | {"condition": {"test": "!datum.is_judged", "value": vega.INK}}
-    shape = _shape(strategies)
-    return vega.svg(
-        values,
-        [
-            {
-                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.35},
-                "encoding": {"x": x, "y": _rate("low"), "y2": {"field": "high"}, "color": colour},
-            },
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": _rate("median"), "color": colour}},
-            {
-                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {"x": x, "y": _rate("median"), "color": colour, "shape": shape},
-            },
-        ],
-    )
+    return vega.svg(values, _curve(values, _rate, colour, _shape(strategies)))
+
+
+def scaling(rows: list[dict], strategies: list[str]) -> str:
+    """Ratios to the compiled loop by threads, one line per strategy.
+
+    Args:
+        rows: rows as for `throughput`, with `to_loop`.
+        strategies: all strategies of the page, for the colours.
+    """
+    values = [
+        _pick(row, "strategy", "threads", "socket", median="to_loop", low="to_loop", high="to_loop") for row in rows
+    ]
+    return vega.svg(values, _curve(values, partial(_ratio, "times the loop"), _colour(strategies), _shape(strategies)))
+
+
+def speedups(rows: list[dict], strategies: list[str]) -> str:
+    """Speedups of the most threads over one thread, over runs, one line per strategy.
+
+    Args:
+        rows: rows with run_id, strategy and speedup.
+        strategies: all strategies of the page, for the colours.
+    """
+    values = [_pick(row, "strategy", "run_id", median="speedup") for row in rows]
+    encoding = {"x": _over_runs(rows), "y": _ratio("speedup", "median"), "color": _colour(strategies)}
+    return vega.svg(values, _line(encoding, encoding | {"shape": _shape(strategies)}))
+
+
+def _curve(values: list[dict], y: Callable[[str], dict], colour: dict, shape: dict) -> list[dict]:
+    """The layers of a curve over threads.
+
+    Args:
+        values: points with threads, median, low and high. `socket` of a point names the sockets that so many threads
+            fill; None if they fill none.
+        y: makes the axis of a field.
+        colour: the encoding of the colour.
+        shape: that of the shape of a point.
+    """
+    counts = sorted({value["threads"] for value in values})
+    x = {
+        "field": "threads",
+        "type": "ordinal",
+        "title": "threads",
+        "scale": {"domain": counts},
+        "axis": {"labelAngle": 0},
+    }
+    ends = dict(sorted((value["threads"], value["socket"]) for value in values if value["socket"]))
+    sockets = {"values": [{"threads": threads, "socket": socket} for threads, socket in ends.items()]}
+    rule = {"type": "rule", "strokeDash": [2, 3], "color": vega.INK, "opacity": 0.5}
+    text = {"type": "text", "align": "right", "baseline": "top", "dx": -4, "color": vega.INK, "y": 0}
+    marks = [
+        {"data": sockets, "mark": rule, "encoding": {"x": x}},
+        {"data": sockets, "mark": text, "encoding": {"x": x, "text": {"field": "socket"}}},
+    ]
+    return [
+        *(marks if ends else []),
+        {
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.35},
+            "encoding": {"x": x, "y": y("low"), "y2": {"field": "high"}, "color": colour},
+        },
+        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y("median"), "color": colour}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
+            "encoding": {"x": x, "y": y("median"), "color": colour, "shape": shape},
+        },
+    ]
 
 
 def latency(rows: list[dict], strategies: list[str]) -> str:
@@ -132,13 +186,7 @@ def speed(rows: list[dict], strategies: list[str]) -> str:
     began = {(row["series"], row["since_run"], row["strategy"]) for row in rows if row["since_run"]}
     marks = [{"series": series, "run_id": run_id, "strategy": strategy} for series, run_id, strategy in sorted(began)]
     x = _over_runs(rows)
-    y = {
-        "field": "median",
-        "type": "quantitative",
-        "title": "times the loop",
-        "scale": {"zero": False},
-        "axis": {"tickCount": 4, "format": "~r"},
-    }
+    y = _ratio("times the loop", "median") | {"scale": {"zero": False}}
     encoding = {"x": x, "y": y, "color": _colour(strategies), "detail": {"field": "series"}}
     points = encoding | {"shape": _shape(strategies)}
     bars = {"x": x, "color": _colour(strategies)}
@@ -179,6 +227,16 @@ def _rate(field: str) -> dict:
         "title": "events/s",
         "scale": {"zero": True},
         "axis": {"format": "~s", "tickCount": 4},
+    }
+
+
+def _ratio(title: str, field: str) -> dict:
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": True},
+        "axis": {"tickCount": 4, "format": "~r"},
     }
 
 

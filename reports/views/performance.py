@@ -9,6 +9,7 @@ series begins anew when the code of the application or of its generator changes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -293,8 +294,15 @@ class Performance:
         """Name, title, drawing function and rows of each chart of a group's rows."""
         from reports.charts import runs  # its library takes a second to load, and readers of pages need none
 
-        throughput = [row | {"is_judged": self._is_judged(row)} for row in rows]
-        yield "throughput", "Throughput by threads", runs.throughput, throughput
+        ends = _sockets(run, rows[0]["host"])
+        curve = [row | {"is_judged": self._is_judged(row), "socket": ends.get(row["threads"])} for row in rows]
+        yield "throughput", "Throughput by threads", runs.throughput, curve
+        ratios = [row | {"to_loop": ratio} for row in curve if row["is_judged"] and (ratio := self._to_loop(row))]
+        if len({row["threads"] for row in ratios}) > 1:
+            yield "scaling", "Ratio to the compiled loop by threads", runs.scaling, ratios
+            most, speedups = self._speedups(run, ratios)
+            if len({row["run_id"] for row in speedups}) > 1:
+                yield "speedups", f"Speedup of {most} threads over runs", runs.speedups, speedups
         cells = {row["cell"] for row in rows}
         measured = [row for row in self._latency if row["run_id"] == run.run_id and row["cell"] in cells]
         for kind, title in LATENCIES.items():
@@ -309,6 +317,31 @@ class Performance:
             past = self._past(run, sorted({row["series"] for row in mine}))
             if len({row["run_id"] for row in past}) > 1:
                 yield f"history-t{threads}", f"History over builds, {text}", runs.history, past
+
+    def _to_loop(self, row: Row) -> float | None:
+        """The ratio of a cell to the compiled loop."""
+        speed = self._history.speeds.get((row["run_id"], row["cell"]))
+        return speed.to_loop if speed is not None else None
+
+    def _speedups(self, run: Run, curve: list[Row]) -> tuple[int, list[Row]]:
+        """The most threads of a curve, and their speedups over one thread in the runs up to this one.
+
+        A speedup compares two ratios to the compiled loop, because a shared machine is not as fast every night.
+        """
+        most = max(row["threads"] for row in curve)
+        ways = {row["strategy"]: row["series"] for row in curve if row["threads"] == most}
+        alone = {row["strategy"]: row["series"] for row in curve if row["threads"] == 1}
+        rows = []
+        for way in sorted(ways.keys() & alone.keys()):
+            one, many = self._ratios_of(alone[way]), self._ratios_of(ways[way])
+            runs = [run_id for run_id in sorted(one.keys() & many.keys()) if run_id <= run.run_id]
+            rows += [{"run_id": run_id, "strategy": way, "speedup": many[run_id] / one[run_id]} for run_id in runs]
+        return most, _newest(rows)
+
+    def _ratios_of(self, series: str) -> dict[str, float]:
+        """The ratios of a series to the compiled loop, by run."""
+        rows = [row for row in self._series[series] if self._is_judged(row)]
+        return {row["run_id"]: ratio for row in rows if (ratio := self._to_loop(row))}
 
     def _is_judged(self, row: Row) -> bool:
         speed = self._history.speeds.get((row["run_id"], row["cell"]))
@@ -339,6 +372,13 @@ class Performance:
         """The ratios of these cells up to a run, measured as in that run."""
         series = {row["series"] for row in self._speed if row["run_id"] == run.run_id and row["cell"] in cells}
         return _newest([row for row in self._speed if row["series"] in series and row["run_id"] <= run.run_id])
+
+
+def _sockets(run: Run, machine: str) -> dict[int, str]:
+    """The numbers of threads that fill sockets of a machine, with the sockets: `{16: "1 socket", 32: "2 sockets"}`."""
+    sockets = next((one.sockets for one in run.preflights if one.machine == machine), [])
+    ends = itertools.accumulate(sockets)
+    return {end: f"{number} socket{'s' * (number > 1)}" for number, end in enumerate(ends, 1)}
 
 
 def _newest(rows: list[Row]) -> list[Row]:
