@@ -189,6 +189,9 @@ class Lane(BaseOperator):
                 record_loss(home(), self.run, self.host, reason)
                 release(home(), self.run, self.host)
                 raise AirflowFailException(f"host {self.host} was lost during {cell}: {reason}")
+            host = Host.of(self.host, home())
+            assert isinstance(host, SshHost)
+            host.fetch(attempt, self.log.info)
             self._ended(queue, attempt, event["code"], event["line"])
         self._go_on(queue)
 
@@ -241,6 +244,7 @@ class Lane(BaseOperator):
         host = Host.of(self.host, lockstep_home)
         self.log.info("running %s, %s, on host %s", name, attempt.name, self.host)
         if isinstance(host, SshHost):
+            host.send([workload, attempt], self.log.info)
             self._defer(host, name, attempt, workload)
         elif isinstance(host, LocalHost):
             self._run_here(host, queue, attempt, workload)

@@ -1,18 +1,20 @@
 """The hosts that run cells: this machine, or another one through SSH. An Airflow connection names each host.
 
 This machine runs cells from this checkout. Another machine runs them from a copy of this checkout, which Lockstep
-ships there as a wheel (infra/hosts/shipment.py). The host needs an interpreter with the packages of the engine, and
-LOCKSTEP_HOME. The extra of the connection, which is JSON, may set
+ships there as a wheel (infra/hosts/shipment.py). Workloads go there, and results come back, over the same connection
+(infra/hosts/transfer.py), unless the host mounts LOCKSTEP_HOME. The extra of the connection, which is JSON, may set
 
-    python           the interpreter                                 default: this one, or python3
+    folder           the folder for builds, packages and data        default: ~/.cache/lockstep
+    python           the interpreter; `lockstep hosts --install`
+                     makes the environment of cells with it          default: this one, or python3
     wrapper          words before the engine's command, a list       default: none
-    lockstep_home    LOCKSTEP_HOME on that host                      default: the same path as here (a shared mount)
-    builds           the folder for builds on that host              default: ~/.cache/lockstep/builds
+    lockstep_home    LOCKSTEP_HOME as that host mounts it            default: no mount
     patience         seconds without a connection after which
                      the host is lost                                default: 300
 
-`python -m infra.airflow.hosts CONNECTION...` looks at hosts without a run. The last line of its output is a JSON list
-of preflights. Exit code 2 means that a connection is missing or of another type.
+`python -m infra.airflow.hosts [--install] CONNECTION...` looks at hosts without a run, and first installs the packages
+of the engine there. The last line of its output is a JSON list of preflights; the lines before it, on stderr, tell of
+its progress. Exit code 2 means that a connection is missing or of another type.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -42,12 +45,16 @@ if TYPE_CHECKING:
 
     from infra.hosts.build import Build
     from infra.hosts.shipment import Delivery
+    from infra.hosts.transfer import Remote
 
+INSTALL = "--install"
 LOST = 75
 PATIENCE_SECONDS = 300
 LEASE_SECONDS = 60  # beyond the patience
 DRIVER = Path("infra", "hosts", "cell.py")  # in the checkout, and in a build
-BUILDS = "~/.cache/lockstep/builds"
+FOLDER = "~/.cache/lockstep"
+DATA = "data"  # below the folder on a host that does not mount LOCKSTEP_HOME
+LONGEST_PAUSE = 15.0  # seconds between two tries to connect
 REACH = "check that it is up, and the address, login and keys of the connection"
 
 
@@ -59,6 +66,7 @@ class Host(BaseHook):
     """Runs attempts at cells on the machine that an Airflow connection names."""
 
     default_python = sys.executable
+    interpreter: str  # the interpreter for cells on the host
     driver: str  # the path of cell.py on the host
 
     def __init__(self, conn_id: str, home: Home):
@@ -66,10 +74,9 @@ class Host(BaseHook):
         self.connection: Connection = self.get_connection(conn_id)
         self.home = home
         extra = self.connection.extra_dejson
-        self.python = extra.get("python", self.default_python)
+        self.python = extra.get("python") or self.default_python
         self.wrapper = extra.get("wrapper", [])
-        self.remote_home = extra.get("lockstep_home", str(home.root))
-        self.builds = extra.get("builds", BUILDS)
+        self.folder = extra.get("folder", FOLDER)
         if not isinstance(self.wrapper, list) or not all(isinstance(word, str) for word in self.wrapper):
             raise BadInput(
                 f"wrapper must be a list of words, got {self.wrapper!r}: set it in the extra of the connection"
@@ -91,12 +98,12 @@ class Host(BaseHook):
             workload: Folder of the workload.
             timeout: Seconds after which the engine is killed.
         """
-        command = [self.python, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
+        command = [self.interpreter, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
         return [*command, "--wrapper", json.dumps(self.wrapper), "--timeout", str(timeout)]
 
     def stop_command(self, attempt: Path) -> list[str]:
         """The command on the host that ends the attempt's process group."""
-        return [self.python, self.driver, "stop", self.path(attempt)]
+        return [self.interpreter, self.driver, "stop", self.path(attempt)]
 
     def preflight(self) -> Preflight:
         """Look at the host, and bring it the build of its cells. A host that cannot be reached has a reason, too.
@@ -108,7 +115,7 @@ class Host(BaseHook):
 
     def path(self, path: Path) -> str:
         """A path below LOCKSTEP_HOME, on the host."""
-        return str(PurePosixPath(self.remote_home) / path.relative_to(self.home.root))
+        return str(path)
 
 
 class LocalHost(Host):
@@ -118,14 +125,14 @@ class LocalHost(Host):
 
     def __init__(self, conn_id: str, home: Home):
         super().__init__(conn_id, home)
+        self.interpreter = self.python
         self._process = Process()
 
     def preflight(self) -> Preflight:
         """Check the host, and say whether it can run cells."""
-        from infra.hosts import machine
-        from infra.hosts.judgement import judge
+        from infra.hosts.judgement import this_machine
 
-        return judge(self.connection.conn_id, machine.facts(str(self.home.root)))
+        return this_machine(self.home, self.connection.conn_id)
 
     def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
         """Run an attempt, and pass the lines of its output to `say`; returns the exit code of `command`."""
@@ -155,16 +162,111 @@ class SshHost(Host):
         # A lane that has lost this host gives its cell to another one. The engine stops a little later.
         return [*super().command(attempt, workload, timeout), "--lease", str(self.patience + LEASE_SECONDS)]
 
+    @property
+    def mount(self) -> str | None:
+        """LOCKSTEP_HOME as the host mounts it; None if it does not."""
+        return self.connection.extra_dejson.get("lockstep_home")
+
     @cached_property
-    def driver(self) -> str:  # type: ignore[override]
-        """The path of cell.py on the host, in the build. Brings the build to the host if it lacks it.
+    def delivery(self) -> Delivery:
+        """The build on the host. Brings it there if the host lacks it.
 
         Raises:
             HostLost: The host cannot be reached.
             BadInput: The build does not fit the host.
         """
         with self.connect() as client:
-            return str(self.deliver(client).folder / DRIVER)
+            return self.deliver(client)
+
+    @property
+    def root(self) -> PurePosixPath:
+        """The folder for builds, packages and data, on the host."""
+        return self.delivery.folder.parent.parent
+
+    @property
+    def interpreter(self) -> str:  # type: ignore[override]
+        """The interpreter for cells: that of the installed environment, else that of the connection."""
+        return self.delivery.host["environment"] or self.python
+
+    @property
+    def driver(self) -> str:  # type: ignore[override]
+        """The path of cell.py on the host, in the build."""
+        return str(self.delivery.folder / DRIVER)
+
+    def install(self, say: Callable[[str], None]) -> None:
+        """Bring the packages of the engine to the host, and make an environment of them there.
+
+        Args:
+            say: Takes a line about each step.
+
+        Raises:
+            HostLost: The host was out of reach for `patience` seconds.
+            BadInput: The host cannot have them. One line with the remedy.
+        """
+        from infra.hosts import packages
+        from infra.hosts.shipment import ask
+
+        wheels = packages.packages(self.home)
+        packages.check(wheels, self.delivery.host)
+        digest = wheels.folder.name
+        self._patiently(lambda remote: remote.send(wheels.folder, self.root / "packages" / digest), say)
+        with self.connect() as client:
+            program = str(self.delivery.folder / "infra" / "hosts" / "environment.py")
+            answer, reason = ask(client, [self.python, program, str(self.root), digest])
+        if problem := answer.get("error") or (not answer and reason):
+            raise BadInput(f"the environment cannot be made there: {problem}")
+        self.delivery.host["environment"] = answer["python"]
+        say(f"made the environment of {answer['python']}")
+
+    def path(self, path: Path) -> str:
+        """A path below LOCKSTEP_HOME, on the host: in its mount, or in its own folder of data."""
+        root = PurePosixPath(self.mount) if self.mount else self.root / DATA
+        return str(root / path.relative_to(self.home.root))
+
+    def send(self, folders: Sequence[Path], say: Callable[[str], None]) -> None:
+        """Send folders below LOCKSTEP_HOME that the host lacks, unless it mounts LOCKSTEP_HOME.
+
+        Args:
+            folders: The folders.
+            say: Takes a line about each.
+
+        Raises:
+            HostLost: The host was out of reach for `patience` seconds.
+            BadInput: The host cannot keep them.
+        """
+
+        def work(remote: Remote) -> None:
+            for folder in folders:
+                remote.send(folder, PurePosixPath(self.path(folder)))
+
+        if not self.mount:
+            self._patiently(work, say)
+
+    def fetch(self, attempt: Path, say: Callable[[str], None]) -> None:
+        """Fetch the folder of an attempt that has ended, unless the host mounts LOCKSTEP_HOME. Raises as `send`."""
+        if not self.mount:
+            self._patiently(lambda remote: remote.fetch(PurePosixPath(self.path(attempt)), attempt), say)
+
+    def _patiently(self, work: Callable[[Remote], None], say: Callable[[str], None]) -> None:
+        """Do some work over a connection, again from where it was cut until the host is out of reach for too long."""
+        from infra.hosts.transfer import Remote
+
+        lost_at, pause = None, 1.0
+        while True:
+            try:
+                build = self.delivery.folder
+                with self.connect() as client:
+                    lost_at, pause = None, 1.0
+                    work(Remote(client, self.python, build, say))
+                    return
+            except HostLost as error:
+                now = time.monotonic()
+                lost_at = now if lost_at is None else lost_at
+                if now > lost_at + self.patience:
+                    raise
+                say(f"{error}; connecting again for {self.patience:.0f} s")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE, max(1.0, self.patience / 4))
 
     def preflight(self) -> Preflight:
         """Check the host, and say whether it can run cells."""
@@ -175,23 +277,25 @@ class SshHost(Host):
         host = self.connection.conn_id
         try:
             with token(self.home) as folder, self.connect() as client:
-                delivery = self.deliver(client)
+                self.delivery = delivery = self.deliver(client)
                 program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
-                command = [self.python, str(program), self.remote_home, self.path(folder)]
+                command = [self.interpreter, str(program), self.path(self.home.root)]
+                command += [self.path(folder)] if self.mount else []
                 answer, reason = ask(client, command)
                 if not answer:
                     raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {reason}")
-                is_shared = is_token_here(folder)
+                is_shared = not self.mount or is_token_here(folder)
         except HostLost as error:
             return Preflight(host, f"{error}; {REACH}")
-        return judge(host, answer, self.python, delivery.folder.name, delivery.skew_seconds, is_shared)
+        return judge(host, answer, delivery.folder.name, delivery.skew_seconds, is_shared)
 
     def deliver(self, client: SSHClient, build: Build | None = None) -> Delivery:
         """Bring a build to the host, if it lacks it; by default that of this checkout."""
         from infra.hosts import shipment, wheel
         from infra.hosts.build import checkout
 
-        return shipment.deliver(client, self.python, self.builds, wheel.wheel_of(build or checkout(), self.home))
+        builds = f"{self.folder}/builds"
+        return shipment.deliver(client, self.python, builds, wheel.wheel_of(build or checkout(), self.home))
 
     @contextmanager
     def connect(self) -> Iterator[SSHClient]:
@@ -220,18 +324,25 @@ class SshHost(Host):
         return SSHException
 
 
-def preflight(conn_id: str, home: Home) -> Preflight:
+def preflight(conn_id: str, home: Home, installs: bool = False, say: Callable[[str], None] = print) -> Preflight:
     """Look at the host of a connection before a run, and bring it the build of its cells.
 
     Args:
         conn_id: The id of the connection, which exists.
         home: LOCKSTEP_HOME.
+        installs: Whether another machine gets the packages of the engine first.
+        say: Takes a line about each step of that.
 
     Returns:
         The facts of the host. `reason` is None if it can run cells.
     """
     try:
-        return Host.of(conn_id, home).preflight()
+        host = Host.of(conn_id, home)
+        if installs and isinstance(host, SshHost):
+            host.install(say)
+        return host.preflight()
+    except HostLost as error:
+        return Preflight(conn_id, f"{error}; {REACH}")
     except BadInput as error:
         return Preflight(conn_id, str(error))
 
@@ -254,10 +365,15 @@ def main() -> int:
     """Check the names on the command line, then look at each host."""
     from infra import checkout
 
-    names = sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != INSTALL]
     for name in names:
         connections.check({"hosts": [name]}, type_of, ["hosts"])
-    print(json.dumps([asdict(preflight(name, checkout.home())) for name in names]))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    preflights = [preflight(name, checkout.home(), INSTALL in sys.argv, say) for name in names]
+    print(json.dumps([asdict(one) for one in preflights]))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 def hosts(
     names: Annotated[list[str], typer.Argument(metavar="CONNECTION...", help="Airflow connections of the hosts.")],
+    install: Annotated[
+        bool, typer.Option("--install", help="First bring the Python packages of the engine to each of them.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Check that hosts can run cells, before a night needs them.
@@ -36,12 +40,13 @@ def hosts(
 
     Examples:
         lockstep hosts local
+        lockstep hosts --install numa01
         lockstep hosts numa01 numa02 --json
     """
     from reports.views.hosts import HostRow
 
     airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
-    preflights = [Preflight(**one) for one in _look(names)]
+    preflights = [Preflight(**one) for one in _look(names, install)]
     if as_json:
         print(json.dumps([asdict(one) for one in preflights], indent=1))
     else:
@@ -49,16 +54,27 @@ def hosts(
     return ExitCode.BAD_INPUT if any(one.reason for one in preflights) else 0
 
 
-def _look(names: Sequence[str]) -> list[dict]:
+def _look(names: Sequence[str], install: bool) -> list[dict]:
     # Outside its own processes, Airflow finds connections of its database only with this setting. Its command line
     # sets it, too.
     environment = airflow_home.environment() | {"_AIRFLOW_PROCESS_CONTEXT": "server"}
-    command = [sys.executable, "-m", "infra.airflow.hosts", *names]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["the program that looks at the hosts printed nothing"])[-1]
-        raise (BadInput if done.returncode == ExitCode.BAD_INPUT else CommandFailed)(reason.removeprefix("hosts: "))
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    command = [sys.executable, "-m", "infra.airflow.hosts", *(["--install"] if install else []), *names]
+    last = "the program that looks at the hosts printed nothing"
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.PIPE, text=True) as program,
+    ):
+        assert program.stderr is not None
+        for line in program.stderr:
+            last = line.strip() or last
+            if install:
+                print(line, end="", file=sys.stderr, flush=True)
+        code = program.wait()
+        out.seek(0)
+        answer = out.read().strip().splitlines()
+    if code:
+        raise (BadInput if code == ExitCode.BAD_INPUT else CommandFailed)(last.removeprefix("hosts: "))
+    return json.loads(answer[-1])
 
 
 def _print(console: Console, rows: list[HostRow]) -> None:
@@ -71,3 +87,5 @@ def _print(console: Console, rows: list[HostRow]) -> None:
             if value := getattr(row, fact):
                 table.add_row(f"  {title}", value)
         console.print(table)
+        for remedy in row.remedies:
+            console.print(Text(f"  steadier: {remedy}"), soft_wrap=True)

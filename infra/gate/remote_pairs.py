@@ -58,6 +58,7 @@ def measure(conn_id: str, machine: str, request: Request) -> int:
                 side: (name, str(host.deliver(client, Build(name, Path(tree))).folder))
                 for side, (name, tree) in request.builds.items()
             }
+            host.send([Path(request.workload)], partial(print, flush=True))
             workload = host.path(Path(request.workload))
             there = request._replace(workload=workload, wrapper=host.wrapper, builds=builds)
             # The program comes with the current build. An older build may have another one, or none.

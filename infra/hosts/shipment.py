@@ -33,10 +33,12 @@ class Delivery(NamedTuple):
     Attributes:
         folder: the build, as the host names it.
         skew_seconds: how far the host's clock is ahead, beyond what the time of its answer explains.
+        host: What unpack.py says of the host.
     """
 
     folder: PurePosixPath
     skew_seconds: float
+    host: dict[str, Any]
 
 
 def deliver(client: SSHClient, python: str, builds: str, wheel: Wheel) -> Delivery:
@@ -61,7 +63,7 @@ def deliver(client: SSHClient, python: str, builds: str, wheel: Wheel) -> Delive
         host, _ = _receive(client, python, [builds, wheel.digest, upload])
         if host["build"] is None:
             raise BadInput(f"the build arrived damaged: remove {wheel.path.parent}, and try again")
-    return Delivery(PurePosixPath(host["builds"]) / wheel.digest, skew)
+    return Delivery(PurePosixPath(host["builds"]) / wheel.digest, skew, host)
 
 
 def ask(client: SSHClient, command: Sequence[str], source: str = "") -> tuple[dict[str, Any], str]:
@@ -129,7 +131,7 @@ def _receive(client: SSHClient, python: str, arguments: list[str]) -> tuple[dict
     host, reason = ask(client, [python, "-", *arguments], Path(unpack.__file__).read_text())
     ended = time.time()
     if "error" in host:
-        raise BadInput(f"the build cannot be kept there: {host['error']}: set builds in the extra of the connection")
+        raise BadInput(f"the build cannot be kept there: {host['error']}: set folder in the extra of the connection")
     if not host:
         raise BadInput(f"`{python}` does not run there ({reason}): {PYTHON} to a Python interpreter of that host")
     if began <= host["time"] <= ended:

@@ -101,8 +101,11 @@ def remove_unused(builds: str) -> None:
 
 def about(builds: str, digest: str) -> dict:
     """The facts of the host that a build must fit."""
+    environment = os.path.join(os.path.dirname(builds), "environment", "bin", "python")
     return {
         "time": time.time(),
+        "environment": environment if os.path.exists(environment) else None,
+        "glibc": [int(part) for part in platform.libc_ver()[1].split(".")[:2] if part] or None,
         "builds": builds,
         "build": digest if is_whole(os.path.join(builds, digest), digest) else None,
         "python": platform.python_version(),

@@ -28,10 +28,11 @@ from streaming_core.storage import atomic_directory
 
 # The programs that run on a host, with what they import. `unpack` is not among them.
 PROGRAMS = [Path("infra", f"{name}.py") for name in ("__init__", "checkout", "gate/__init__", "gate/pairs")]
-PROGRAMS += [Path("infra", "hosts", f"{name}.py") for name in ("__init__", "build", "cell", "lock", "machine")]
+ON_HOSTS = ("__init__", "build", "cell", "environment", "folders", "lock", "machine")
+PROGRAMS += [Path("infra", "hosts", f"{name}.py") for name in ON_HOSTS]
 COMPILER = "llvmlite"  # no direct dependency, but it makes the machine code
 _SKIPPED = ("__pycache__", "runtime")  # the Rust sources
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file, so that the same files make the same wheel
+EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file, so that the same files make the same wheel
 
 
 class Wheel(NamedTuple):
@@ -59,7 +60,7 @@ def wheel_of(build: Build, home: Home) -> Wheel:
     if not folder.is_dir():
         with atomic_directory(folder) as new, ZipFile(new / f"{name}-{tag}.whl", "w") as wheel:
             for path, content in files.items():
-                wheel.writestr(ZipInfo(path, _EPOCH), content, ZIP_DEFLATED, 1)
+                wheel.writestr(ZipInfo(path, EPOCH), content, ZIP_DEFLATED, 1)
     return Wheel(digest, folder / f"{name}-{tag}.whl", least, system)
 
 
@@ -72,11 +73,16 @@ def _files(build: Build) -> dict[str, bytes]:
     return contents | {f"{PACKAGE}/{BUILD_FILE}": f"{build.name}\n".encode()}
 
 
+def needs() -> list[str]:
+    """The names of the packages that the engine imports, and the compiler."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return sorted([*(re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in project["dependencies"]), COMPILER])
+
+
 def _metadata(folder: str, project: dict, tag: str) -> dict[str, bytes]:
-    names = [re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in project["dependencies"]]
-    needs = "".join(f"Requires-Dist: {name}=={version(name)}\n" for name in sorted([*names, COMPILER]))
+    required = "".join(f"Requires-Dist: {name}=={version(name)}\n" for name in needs())
     about = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    about += f"Requires-Python: {project['requires-python']}\n{needs}"
+    about += f"Requires-Python: {project['requires-python']}\n{required}"
     wheel = f"Wheel-Version: 1.0\nGenerator: {project['name']}\nRoot-Is-Purelib: false\nTag: {tag}\n"
     return {f"{folder}/METADATA": about.encode(), f"{folder}/WHEEL": wheel.encode()}
 

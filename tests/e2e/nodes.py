@@ -20,8 +20,8 @@ class Node(Sshd):
 
     def connection(self, wrapper: Sequence[str] = (), python: str = sys.executable, **extra: Any) -> dict[str, Any]:
         """The Airflow connection of the host."""
-        builds = str(self.folder / "builds")
-        return super().connection(python=python, wrapper=list(wrapper), builds=builds, patience=5.0, **extra)
+        folder = str(self.folder)
+        return super().connection(python=python, wrapper=list(wrapper), folder=folder, patience=5.0, **extra)
 
     def sessions(self) -> list[psutil.Process]:
         """The processes of its connections, and their children."""

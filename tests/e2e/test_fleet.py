@@ -5,11 +5,15 @@ One start of Airflow serves all scenarios:
 - a night on three hosts
 - a run that loses one host, and leaves out another one
 - a run that a person ends while its lane is deferred
+- a run whose connection breaks at 20 random moments
+- the matrix `numa`
 - the speed gate on a host: of a run, of the DAG `speed_gate`, and of `lockstep gate`
 """
 
 import json
+import random
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +42,7 @@ hosts: all
 """
 SMALL = {"applications": ["wc"], "executors": ["pooled"], "threads": [1, 2], "events": 2000, "repetitions": 1}
 SMALL |= {"seconds": 0, "batches": [16, 256]}
+CUTS = 20
 NODES = ("node-a", "node-b", "node-c")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -183,6 +188,36 @@ def test_manual_end_of_a_run_stops_the_engine_of_a_deferred_lane(airflow, home, 
     (hold / "hold").unlink()
     assert wait_for(lambda: ended(airflow, started), PATIENCE) == "failed"
     assert latest(home, started).status.state == "stopped"
+
+
+def test_connection_that_breaks_at_random_moments_loses_nothing(airflow, home, nodes, trigger):
+    """The moments fall into transfers of workloads, into cells, and into transfers of results."""
+    chance, cuts = random.Random(63), 0
+    started = trigger(hosts=["node-a"], events=400_000, batches=[256, 512, 1024])
+    while not ended(airflow, started):
+        threading.Event().wait(chance.uniform(0.05, 1.5))
+        if cuts < CUTS and nodes["node-a"].sessions():
+            nodes["node-a"].cut()
+            cuts += 1
+    assert cuts == CUTS
+    run = latest(home, started)
+    assert run.green, run.sentence
+    assert not list((nodes["node-a"].folder / "data" / "runs").rglob("attempt-*"))
+
+
+def test_matrix_numa_draws_a_curve_of_a_host_that_shares_nothing(airflow, home, trigger):
+    conf = {"matrix": "numa", "hosts": ["node-a"], "applications": ["wc", "gs"], "events": 2000, "seconds": 0.05}
+    started = airflow.call(RUNS, "POST", {"conf": conf | {"repetitions": 1}, "logical_date": None})["dag_run_id"]
+    assert wait_for(lambda: ended(airflow, started), PATIENCE) == "success"
+    run = latest(home, started)
+    assert run.green, run.sentence
+    (seen,) = run.preflights
+    assert {cell.spec.threads for cell in run.cells} == set(seen.points)
+    assert all(cell.spec.pin for cell in run.cells)
+    page = home.report(run.run_id, "performance.html").read_text()
+    assert "Throughput by threads" in page
+    page = home.report(run.run_id, "index.html").read_text()
+    assert f"first on {seen.bound}" in page
 
 
 @pytest.fixture(scope="module")

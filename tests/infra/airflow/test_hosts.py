@@ -93,7 +93,8 @@ class SshServer:
 @pytest.fixture
 def ssh(monkeypatch, engine, tmp_path):
     server = SshServer()
-    extra = {"wrapper": engine, "python": sys.executable, "builds": str(tmp_path / "builds")}
+    extra = {"wrapper": engine, "python": sys.executable, "folder": str(tmp_path)}
+    extra |= {"lockstep_home": str(tmp_path / "home")}
     extra |= {"no_host_key_check": True, "allow_host_key_change": True}
     connection = {"conn_type": "ssh", "host": "127.0.0.1", "port": server.port, "extra": extra}
     connection |= {"login": LOGIN[0], "password": LOGIN[1]}
@@ -225,6 +226,9 @@ def test_remote_shell_interprets_no_part_of_a_command(text, ssh, local, tmp_path
     """A person chooses LOCKSTEP_HOME and the paths of a connection."""
     monkeypatch.chdir(tmp_path)
     home = Home(tmp_path / text)
+    known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
+    known["extra"]["lockstep_home"] = str(home.root)
+    monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(known))
     attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
     attempt.mkdir(parents=True)
     (attempt / "spec.json").write_text("{}")

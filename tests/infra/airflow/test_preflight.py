@@ -39,15 +39,16 @@ def packed(home):
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
     """The builds on the host, which has this one after the first test."""
-    return tmp_path_factory.mktemp("host") / "its builds"
+    return tmp_path_factory.mktemp("host") / "its folder" / "builds"
 
 
 @pytest.fixture
-def connect(server, builds, monkeypatch):
-    """A function that sets the connection `node` with additional fields in its extra."""
+def connect(server, builds, home, monkeypatch):
+    """A function that sets the connection `node`, which mounts LOCKSTEP_HOME, with additional fields in its extra."""
 
     def set_connection(to: Sshd = server, **extra):
-        extra = {"python": sys.executable, "builds": str(builds), **extra}
+        own = {"python": sys.executable, "folder": str(builds.parent), "lockstep_home": str(home.root)}
+        extra = own | extra
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(to.connection(**extra)))
 
     set_connection()
@@ -74,9 +75,11 @@ def test_fit_host_reports_its_facts_and_has_the_build(connect, home, packed, bui
     one = preflight("node", home)
     assert one.reason is None
     assert (one.host, one.build) == ("node", packed.digest)
-    assert one.cores == os.cpu_count()
+    assert one.cores == len(os.sched_getaffinity(0))
+    assert 1 <= sum(one.sockets) <= one.cores
+    assert one.points[-1] == min(sum(one.sockets), one.threads)
     assert one.python == ".".join(map(str, sys.version_info[:3]))
-    assert one.nodes >= 1
+    assert one.distances[0][0] == 10
     assert one.skew_seconds == 0
     assert one.memory_bytes > MEMORY_BYTES
     assert one.disk_bytes > DISK_BYTES
@@ -87,37 +90,38 @@ def test_fit_host_reports_its_facts_and_has_the_build(connect, home, packed, bui
 def test_local_machine_reports_the_same_facts(connect, home, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic"}))
     here, node = preflight("here", home), preflight("node", home)
-    for fact in ("reason", "machine", "cpu", "cores", "nodes", "governor", "isolated", "python"):
+    same = ("reason", "machine", "cpu", "cores", "sockets", "bound", "distances", "governor", "turbo", "isolated")
+    for fact in (*same, "python"):
         assert getattr(here, fact) == getattr(node, fact), fact
 
 
 @pytest.mark.slow
 def test_two_runs_at_once_ship_one_build(connect, home, packed, tmp_path):
-    connect(builds=str(tmp_path / "new"))
+    connect(folder=str(tmp_path / "new"))
     drivers = []
     threads = [threading.Thread(target=lambda: drivers.append(Host.of("node", home).driver)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert drivers == [str(tmp_path / "new" / packed.digest / "infra" / "hosts" / "cell.py")] * 3
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [packed.digest]
+    assert drivers == [str(tmp_path / "new" / "builds" / packed.digest / "infra" / "hosts" / "cell.py")] * 3
+    assert [path.name for path in (tmp_path / "new" / "builds").iterdir()] == [packed.digest]
 
 
 def test_damaged_wheel_is_not_used(connect, packed, tmp_path):
     home = Home(tmp_path / "home")
     copy = wheel.wheel_of(build.checkout(), home)
     copy.path.write_bytes(copy.path.read_bytes()[:-1000])
-    connect(builds=str(tmp_path / "new"))
+    connect(folder=str(tmp_path / "new"))
     reason = f"the build arrived damaged: remove {copy.path.parent}, and try again"
     assert preflight("node", home).reason == reason
-    assert list((tmp_path / "new").iterdir()) == []
+    assert list((tmp_path / "new" / "builds").iterdir()) == []
 
 
 EXTRAS = {
     "no python": ({"python": "/nowhere/python"}, r"`/nowhere/python` does not run there \(.*\): set python in the ext"),
     "no home": ({"lockstep_home": "/nowhere"}, r"it does not share LOCKSTEP_HOME \(/nowhere/.*: No such file or dire"),
-    "no builds": ({"builds": "/proc/builds"}, r"the build cannot be kept there: /proc/builds: .*: set builds in the "),
+    "no folder": ({"folder": "/proc"}, r"the build cannot be kept there: /proc/builds: .*: set folder in the "),
     "no key": ({"key_file": "/nowhere/key"}, r"lost the SSH connection to 127\.0\.0\.1: .*/nowhere/key'; check that"),
     "bad wrapper": ({"wrapper": "numactl"}, r"wrapper must be a list of words, got 'numactl': set it in the extra"),
     "bad host key": ({"host_key": "nonsense"}, r"its connection is not valid: "),
@@ -156,7 +160,7 @@ PYTHONS = {
     "old": " there is CPython 3.9.2, but the build needs CPython 3.11 or newer: set python in the extra of the conn",
     "free-threaded": " there is free-threaded CPython 3.",
     "another processor": ", but that host is linux-riscv64: run its cells from a Lockstep on a linux-riscv64 machine",
-    "other packages": "its packages differ from those here (numba 0.1, pyarrow is missing): there, type `",
+    "other packages": "its packages differ from those here (numba 0.1, pyarrow is missing): type `",
     "old system": "the engine does not load there (ModuleNotFoundError: import of streaming_core._runtime halted",
     "clock ahead": " s ahead of the one here: synchronise the clocks of both machines (NTP)",
     "clock behind": " s behind the one here: synchronise the clocks of both machines (NTP)",
@@ -170,7 +174,7 @@ def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
     assert PYTHONS[fault] in one.reason
     assert "\n" not in one.reason
     if fault == "other packages":
-        assert re.search(r"-m pip install numba==\d\S* pyarrow==\d\S*`$", one.reason)
+        assert one.reason.endswith("): type `lockstep hosts --install node`")
     if fault.startswith("clock"):
         assert 80 < abs(one.skew_seconds) <= 90
 

@@ -68,7 +68,7 @@ def connect(server, builds, tmp_path, monkeypatch):
     def set_connection(**extra):
         extra = {
             "python": sys.executable,
-            "builds": str(builds),
+            "folder": str(builds.parent),
             "wrapper": [sys.executable, str(tmp_path / "engine.py")],
         } | extra
         monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(server.connection(**extra)))
