@@ -77,8 +77,9 @@ def _value(name: str, text: str, default: object) -> object:
             items = [item.strip() for item in text.split(",") if item.strip()]
             if not items:
                 raise BadInput(f"--{name}: give at least one value")
-            is_text = isinstance(default[0], str)
-            return [item if is_text or item == AUTO_THREADS else _number(name, item) for item in items]
+            if isinstance(default[0], str):
+                return items
+            return [item if item == AUTO_THREADS and name == "threads" else _number(name, item) for item in items]
         case dict():
             try:
                 return json.loads(text)
@@ -93,4 +94,5 @@ def _number(name: str, text: str) -> int | float:
     try:
         return real(text) if "." in text or "e" in text.lower() else integer(text)
     except ValueError:
-        raise BadInput(f"--{name}: must be a number, got {text!r}") from None
+        kinds = f"a number or {AUTO_THREADS}" if name == "threads" else "a number"
+        raise BadInput(f"--{name}: must be {kinds}, got {text!r}") from None

@@ -93,7 +93,7 @@ def test_usage_error_is_one_line_and_writes_nothing(refused, arguments, message)
         (["--applications", "q1", "--channels", "shared_ring", "--executors", "pinned"], "no cell that can run: "),
         (["--stealing", "maybe"], "--stealing: must be yes or no, got 'maybe'"),
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on the executors transactional, but "),
-        (["--threads", "two"], "--threads: must be a number, got 'two'"),
+        (["--threads", "two"], "--threads: must be a number or auto, got 'two'"),
         (["--gate_against", "nosuch"], "'nosuch' is not a commit of "),
         (["--params", "{"], '--params: must be JSON, for example {"wc": {"skew": 1.0}}; got \'{\''),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
