@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
@@ -55,11 +55,19 @@ DRIVER = Path("infra", "hosts", "cell.py")  # in the checkout, and in a build
 FOLDER = "~/.cache/lockstep"
 DATA = "data"  # below the folder on a host that does not mount LOCKSTEP_HOME
 LONGEST_PAUSE = 15.0  # seconds between two tries to connect
+MOST_CUTS = 50  # of connections during one piece of work
 REACH = "check that it is up, and the address, login and keys of the connection"
+
+
+T = TypeVar("T")
 
 
 class HostLost(ConnectionError):
     """The connection to a host, or the host itself, is lost."""
+
+
+class HostCut(HostLost):
+    """The connection to a host broke after it was there."""
 
 
 class Host(BaseHook):
@@ -175,8 +183,7 @@ class SshHost(Host):
             HostLost: The host cannot be reached.
             BadInput: The build does not fit the host.
         """
-        with self.connect() as client:
-            return self.deliver(client)
+        return self._over(self.deliver)
 
     @property
     def root(self) -> PurePosixPath:
@@ -210,9 +217,9 @@ class SshHost(Host):
         packages.check(wheels, self.delivery.host)
         digest = wheels.folder.name
         self._patiently(lambda remote: remote.send(wheels.folder, self.root / "packages" / digest), say)
-        with self.connect() as client:
-            program = str(self.delivery.folder / "infra" / "hosts" / "environment.py")
-            answer, reason = ask(client, [self.python, program, str(self.root), digest])
+        program = str(self.delivery.folder / "infra" / "hosts" / "environment.py")
+        command = [self.python, program, str(self.root), digest]
+        answer, reason = self._over(lambda client: ask(client, command))
         if problem := answer.get("error") or (not answer and reason):
             raise BadInput(f"the environment cannot be made there: {problem}")
         self.delivery.host["environment"] = answer["python"]
@@ -248,25 +255,43 @@ class SshHost(Host):
             self._patiently(lambda remote: remote.fetch(PurePosixPath(self.path(attempt)), attempt), say)
 
     def _patiently(self, work: Callable[[Remote], None], say: Callable[[str], None]) -> None:
-        """Do some work over a connection, again from where it was cut until the host is out of reach for too long."""
+        """Work with folders of the host, and go on after a cut. The host may be out of reach for `patience` seconds."""
         from infra.hosts.transfer import Remote
 
-        lost_at, pause = None, 1.0
+        build = self.delivery.folder
+        self._over(lambda client: work(Remote(client, self.python, build, say)), self.patience, say)
+
+    def _over(
+        self, work: Callable[[SSHClient], T], patience: float = 0.0, say: Callable[[str], None] = lambda line: None
+    ) -> T:
+        """Do some work over a connection, and again if it breaks.
+
+        Args:
+            work: The work, which may begin anew at any time.
+            patience: Seconds that the host may be out of reach.
+            say: Takes a line about each loss.
+
+        Raises:
+            HostLost: The host was out of reach for so long, or the connection broke MOST_CUTS times.
+        """
+        cuts, lost_at, pause = 0, None, 1.0
         while True:
             try:
-                build = self.delivery.folder
                 with self.connect() as client:
-                    lost_at, pause = None, 1.0
-                    work(Remote(client, self.python, build, say))
-                    return
+                    return work(client)
+            except HostCut as error:
+                cuts, lost_at, pause = cuts + 1, None, 1.0
+                if cuts == MOST_CUTS:
+                    raise
+                say(f"{error}; connecting again")
             except HostLost as error:
                 now = time.monotonic()
                 lost_at = now if lost_at is None else lost_at
-                if now > lost_at + self.patience:
+                if now >= lost_at + patience:
                     raise
-                say(f"{error}; connecting again for {self.patience:.0f} s")
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE, max(1.0, self.patience / 4))
+                say(f"{error}; connecting again for {patience:.0f} s")
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE, max(1.0, patience / 4))
 
     def preflight(self) -> Preflight:
         """Check the host, and say whether it can run cells."""
@@ -276,12 +301,12 @@ class SshHost(Host):
 
         host = self.connection.conn_id
         try:
-            with token(self.home) as folder, self.connect() as client:
-                self.delivery = delivery = self.deliver(client)
+            with token(self.home) as folder:
+                self.delivery = delivery = self._over(self.deliver)
                 program = delivery.folder / Path(machine.__file__).relative_to(ROOT)
                 command = [self.interpreter, str(program), self.path(self.home.root)]
                 command += [self.path(folder)] if self.mount else []
-                answer, reason = ask(client, command)
+                answer, reason = self._over(lambda client: ask(client, command))
                 if not answer:
                     raise BadInput(f"`{shlex.join(command[:2])}` fails on it: {reason}")
                 is_shared = not self.mount or is_token_here(folder)
@@ -302,7 +327,8 @@ class SshHost(Host):
         """A connection to the host.
 
         Raises:
-            HostLost: The connection fails, also within the block.
+            HostLost: There is no connection.
+            HostCut: It breaks within the block.
             BadInput: The fields of the connection are not valid.
         """
         from airflow.providers.ssh.hooks.ssh import SSHHook
@@ -311,11 +337,18 @@ class SshHost(Host):
             hook = SSHHook(ssh_conn_id=self.connection.conn_id, keepalive_interval=15)
         except (AirflowException, ValueError, self._ssh_error()) as error:
             raise BadInput(f"its connection is not valid: {line_of(error)}") from None
+        lost = f"lost the SSH connection to {self.connection.host}"
         try:
-            with hook.get_conn() as client:
-                yield client
+            client = hook.get_conn()
         except (OSError, EOFError, self._ssh_error()) as error:
-            raise HostLost(f"lost the SSH connection to {self.connection.host}: {line_of(error)}") from error
+            raise HostLost(f"{lost}: {line_of(error)}") from error
+        try:
+            with client:
+                yield client
+        except HostLost:
+            raise
+        except (OSError, EOFError, self._ssh_error()) as error:
+            raise HostCut(f"{lost}: {line_of(error)}") from error
 
     @staticmethod
     def _ssh_error() -> type[Exception]:

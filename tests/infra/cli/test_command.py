@@ -91,7 +91,7 @@ def test_usage_error_is_one_line_and_writes_nothing(refused, arguments, message)
         (["--queues", ""], "--queues must not be empty"),
         (["--batches", "x"], "--batches: must be a number, got 'x'"),
         (["--applications", "q1", "--channels", "shared_ring", "--executors", "pinned"], "no cell that can run: "),
-        (["--stealing", "maybe"], "--stealing: must be yes or no, got 'maybe'"),
+        (["--stealing", "maybe"], "got unexpected extra argument(s) (maybe)"),
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on the executors transactional, but "),
         (["--threads", "two"], "--threads: must be a number or auto, got 'two'"),
         (["--gate_against", "nosuch"], "'nosuch' is not a commit of "),
