@@ -346,7 +346,8 @@ class RunReport(BaseModel):
         description="Memory of a transactional run. `nodes`: the memory node of each thread. `tables`: the placement "
         "of rows on the nodes. `why`: the reason for binding nothing. `extra_ns`: additional nanoseconds for a line of "
         "another node. `remote` is 'estimated' if a model, not a measurement, gives the breakdown's remote time. "
-        "`sockets` is 'made up' if the pools belong to sockets that the machine does not have.",
+        "`pools`: the pool of each thread, with a scheme that has pools. `sockets` is 'made up' if the pools belong to "
+        "sockets that the machine does not have.",
     )
     yardstick: str | None = Field(
         None,

@@ -172,6 +172,9 @@ impl Executor for Transactional {
         if self.schemes.iter().any(|candidate| candidate.scheme.makes_up_sockets()) {
             memory["sockets"] = "made up".into();
         }
+        if let Some(pools) = self.schemes.iter().find_map(|candidate| candidate.scheme.pools()) {
+            memory["pools"] = pools.into();
+        }
         let mut costs = BTreeMap::new();
         for (cost, value) in self.schemes.iter().flat_map(|candidate| candidate.scheme.costs()) {
             *costs.entry(cost).or_default() += value;

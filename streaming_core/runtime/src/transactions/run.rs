@@ -155,6 +155,11 @@ pub trait Scheme: Send + Sync {
         false
     }
 
+    /// The number of each thread's pool; None without pools.
+    fn pools(&self) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Whether the time to plan counts as useful, and with it the time of look-ups in indexes.
     fn counts_plans_as_useful(&self) -> bool {
         true

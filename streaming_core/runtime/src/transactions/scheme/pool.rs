@@ -77,6 +77,11 @@ impl Pools {
         self.members[thread].0
     }
 
+    /// The number of each thread's pool.
+    pub fn numbers(&self) -> Vec<usize> {
+        self.members.iter().map(|&(pool, _)| pool).collect()
+    }
+
     /// The threads of each pool, ascending.
     pub fn threads(&self) -> impl ExactSizeIterator<Item = &[usize]> {
         self.pools.iter().map(|pool| &pool.threads[..])

@@ -122,6 +122,10 @@ impl Scheme for Tstream {
         self.tasks.made_up()
     }
 
+    fn pools(&self) -> Option<Vec<usize>> {
+        Some(self.tasks.pools())
+    }
+
     fn counts_plans_as_useful(&self) -> bool {
         false // only accesses to rows are useful
     }

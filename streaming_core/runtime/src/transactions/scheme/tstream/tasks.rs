@@ -46,6 +46,11 @@ impl Tasks {
         self.pools.made_up
     }
 
+    /// The number of each thread's pool.
+    pub fn pools(&self) -> Vec<usize> {
+        self.pools.numbers()
+    }
+
     /// Whether any thread that is free takes the next task.
     pub fn stealing(&self) -> bool {
         self.pools.stealing()

@@ -193,6 +193,7 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
             let metrics = engine.metrics();
             let made_up = metrics.memory["sockets"] == "made up";
             assert_eq!(made_up, pool.contains("socket") && Topology::probe().is_mock, "{scheme}{pool}");
+            assert_eq!(metrics.memory["pools"].is_array(), scheme == "tstream", "{scheme}{pool}");
             let remote = metrics.memory["remote"].clone();
             (metrics.digest, metrics.counters.time, metrics.memory["why"].clone(), remote)
         };
