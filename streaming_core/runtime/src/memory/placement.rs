@@ -96,7 +96,7 @@ impl Placement {
         self.extra.is_empty()
     }
 
-    /// Binds the memory of tables. `homes`: the owner of each equal part of every table; None if rows have no owner.
+    /// Binds the memory of tables, before rows are loaded: all of it is zero. `homes`: the owner of each equal part of every table; None if rows have no owner.
     pub fn bind(&mut self, tables: impl Iterator<Item = TableRows>, homes: Option<&[usize]>) {
         self.homed = homes.is_some();
         for TableRows { base, rows, stride } in tables {
@@ -167,7 +167,7 @@ fn pieces(bytes: usize, parts: usize) -> impl Iterator<Item = Range<usize>> {
     (0..parts).map(move |part| cut(part)..cut(part + 1))
 }
 
-/// Binds pages to nodes, in turn if there are several, and moves pages that are elsewhere.
+/// Binds pages of zeros to nodes, in turn if there are several, and moves pages that are elsewhere.
 fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
     const WORD: usize = usize::BITS as usize;
     // From linux/mempolicy.h; the libc crate lacks it.
@@ -180,9 +180,15 @@ fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
         *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
     }
     let mode = if nodes.iter().any(|&node| node != nodes[0]) { libc::MPOL_INTERLEAVE } else { libc::MPOL_PREFERRED };
+    let (address, flags) = (base + piece.start, MPOL_MF_MOVE);
+    if mode == libc::MPOL_INTERLEAVE {
+        // The allocator may reuse pages. The system moves none that lies on any of the nodes, so all could be on one. They are
+        // given back instead, and new pages of zeros are taken in turn.
+        // SAFETY: the pages hold zeros before and after. A system that refuses leaves them where they are.
+        unsafe { libc::madvise(address as *mut libc::c_void, piece.len(), libc::MADV_DONTNEED) };
+    }
     // SAFETY: says where pages lie, not what is in them; the kernel reads the mask that it is told of.
     let failed = unsafe {
-        let (address, flags) = (base + piece.start, MPOL_MF_MOVE);
         libc::syscall(libc::SYS_mbind, address, piece.len(), mode, mask.as_ptr(), mask.len() * WORD + 1, flags)
     };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
