@@ -96,7 +96,8 @@ impl Placement {
         self.extra.is_empty()
     }
 
-    /// Binds the memory of tables, before rows are loaded: all of it is zero. `homes`: the owner of each equal part of every table; None if rows have no owner.
+    /// Binds the memory of tables before rows are loaded: all of it is zero. `homes`: the owner of each equal part of every table;
+    /// None if rows have no owner.
     pub fn bind(&mut self, tables: impl Iterator<Item = TableRows>, homes: Option<&[usize]>) {
         self.homed = homes.is_some();
         for TableRows { base, rows, stride } in tables {
