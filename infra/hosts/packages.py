@@ -17,6 +17,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from packaging.requirements import Requirement
 
+from infra.checkout import ROOT
+from infra.hosts.build import PACKAGE
 from infra.hosts.wheel import EPOCH, needs
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -106,11 +108,9 @@ def _digest(files: dict[str, Path]) -> str:
 
 def _glibc(own: dict[str, dict[str, Path]]) -> tuple[int, int]:
     """The newest version of glibc whose symbols a library of the packages, or the runtime, uses."""
-    from streaming_core import _runtime
-
     paths = [path for files in own.values() for path in files.values() if LIBRARY.search(path.name)]
     versions = {(0, 0)}
-    for path in [*paths, Path(_runtime.__file__)]:
+    for path in [*paths, *(ROOT / PACKAGE).glob("_runtime*.so")]:
         versions |= {(int(major), int(minor)) for major, minor in GLIBC.findall(path.read_bytes())}
     return min(max(versions), _here())
 

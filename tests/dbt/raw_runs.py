@@ -66,6 +66,7 @@ def write_runs(home: Home, runs: tuple[str, ...] = RUNS) -> None:
     """Write every raw table of every run."""
     for run_id in runs:
         tables: dict[str, list] = {name: [] for name in RAW if name != "decisions"}
+        tables["hosts"].append({"host": "local", "machine": "node", "cores": 2})
         for spec in specs():
             _add_cell(tables, run_id, spec)
         verdicts = of_run(None, tables["cells"], tables["verdicts"], tables["samples"])
