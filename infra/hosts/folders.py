@@ -53,10 +53,15 @@ def incoming(folder: Path) -> Path:
 
 
 def want(folder: Path, files: Files) -> dict[str, Any]:
-    """Prepare to receive a folder: the bytes of each file that are here; None if the whole folder is."""
+    """Prepare to receive a folder: the bytes of each file that are here; None if the whole folder is.
+
+    Without files, it only answers whether the folder is here.
+    """
     if folder.is_dir():
         os.utime(folder)
         return {"here": None}
+    if not files:
+        return {"here": {}}
     arriving = incoming(folder)
     for name in files:
         (arriving / name).parent.mkdir(parents=True, exist_ok=True)

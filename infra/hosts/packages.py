@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 
 from infra.checkout import ROOT
 from infra.hosts.build import PACKAGE
+from infra.hosts.folders import digest_of
 from infra.hosts.wheel import EPOCH, needs
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -102,7 +103,7 @@ def _files(one: Distribution) -> dict[str, Path]:
 
 
 def _digest(files: dict[str, Path]) -> str:
-    listed = (f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in files.items())
+    listed = (f"{name} {digest_of(path)}\n" for name, path in files.items())
     return hashlib.sha256("".join(listed).encode()).hexdigest()
 
 

@@ -48,6 +48,9 @@ class Remote:
             BadInput: The host has no room for it, or cannot write it.
             OSError, EOFError, SSHException: The connection is lost.
         """
+        # Each cell asks for its workload. Only one that the host lacks is read here, for its digests.
+        if self._ask("want", to, {})["here"] is None:
+            return
         files = files_of(folder)
         for _ in range(TRIES):
             here = self._ask("want", to, files)["here"]
