@@ -341,6 +341,9 @@ class SshHost(Host):
         try:
             client = hook.get_conn()
         except (OSError, EOFError, self._ssh_error()) as error:
+            if "not found in known_hosts" in str(error):
+                login = f"ssh -p {hook.port} {hook.username}@{hook.remote_host}"
+                raise BadInput(f"its key is unknown; connect once with `{login}` and accept the key") from None
             raise HostLost(f"{lost}: {line_of(error)}") from error
         try:
             with client:

@@ -26,6 +26,7 @@ from airflow.configuration import conf as airflow_conf
 from airflow.dag_processing.dagbag import DagBag
 from airflow.exceptions import AirflowNotFoundException
 from airflow.models import Connection, DagRun, TaskInstance
+from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
@@ -134,6 +135,8 @@ def run_here(dag_id: str, conf: dict, reporter: Reporter) -> bool:
     """Run the tasks in this process. Their processes end with it."""
     os.environ |= {"LOCKSTEP_WATCH": str(os.getpid()), "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "none"}  # no form is shown
     end_stale_runs()
+    # Triggers await this call. Airflow 3.3 has it only where a triggerer runs them, so `dag.test` finds no connection.
+    InProcessSupervisorComms.asend = _asend  # type: ignore[attr-defined]
     # Reading the one file is quicker. It has the name of the DAG, without the prefix of the project.
     file = Path(airflow_conf.get("core", "dags_folder"), f"{dag_id.removeprefix(PREFIX)}.py")
     dag = DagBag(dag_folder=str(file), load_op_links=False).dags[dag_id]
@@ -166,6 +169,10 @@ def run_here(dag_id: str, conf: dict, reporter: Reporter) -> bool:
     finally:
         over.set()
         follower.join()
+
+
+async def _asend(comms: InProcessSupervisorComms, message: Any) -> Any:
+    return comms.send(message)
 
 
 def _run_id(run_after: datetime) -> str:

@@ -5,8 +5,10 @@ in its output, in that order. The longer commands of a page are in ```console bl
 those.
 """
 
+import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -15,6 +17,7 @@ from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.support import pages
 from tests.support.checkout import FOREIGN
+from tests.support.sshd import Sshd
 
 pytestmark = pytest.mark.e2e
 # `make test` follows these pages, which need neither Airflow nor Spark. All pages take a quarter of an hour, so only
@@ -74,3 +77,16 @@ def test_commands_of_the_page_print_the_output_on_it(page, languages, needs, cop
         output = shell(step.command)
         lacking = pages.missing(step.expected, output)
         assert lacking is None, f"{page.name} promises the line {lacking!r} of\n{step.command}\n{output}"
+
+
+@pytest.mark.slow
+def test_new_host_runs_cells_after_the_commands_of_its_page(shell, tmp_path):
+    """The login of the page is one on this machine, and its server knows the key already."""
+    (page,) = (page for page in pages.HOW_TO if page.stem == "run-on-another-host")
+    add, install, run, _ = (step.command for step in pages.steps(page, ("console",)))
+    with Sshd(tmp_path / "sshd") as server:
+        connection = json.dumps(server.connection(python=sys.executable))
+        shell(f"{add[: add.index('{')]}{connection}'")
+        shells = [shell(command) for command in (install.partition("\n")[0], run)]
+    assert f"made the environment of {server.folder}/cache/lockstep/environment/bin/python\nbench1: fit" in shells[0]
+    assert "All 4 cells equal the oracle" in shells[1]

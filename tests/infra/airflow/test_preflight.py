@@ -124,6 +124,7 @@ EXTRAS = {
     "no folder": ({"folder": "/proc"}, r"the build cannot be kept there: /proc/builds: .*: set folder in the "),
     "no key": ({"key_file": "/nowhere/key"}, r"lost the SSH connection to 127\.0\.0\.1: .*/nowhere/key'; check that"),
     "bad wrapper": ({"wrapper": "numactl"}, r"wrapper must be a list of words, got 'numactl': set it in the extra"),
+    "new host": ({"host_key": None}, r"its key is unknown; connect once with `ssh -p \d+ \S+@127.0.0.1` and accept "),
     "bad host key": ({"host_key": "nonsense"}, r"its connection is not valid: "),
 }
 
