@@ -136,7 +136,7 @@ def run_here(dag_id: str, conf: dict, reporter: Reporter) -> bool:
     os.environ |= {"LOCKSTEP_WATCH": str(os.getpid()), "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "none"}  # no form is shown
     end_stale_runs()
     # Triggers await this call. Airflow 3.3 has it only where a triggerer runs them, so `dag.test` finds no connection.
-    InProcessSupervisorComms.asend = _asend  # type: ignore[attr-defined]
+    InProcessSupervisorComms.asend = _asend
     # Reading the one file is quicker. It has the name of the DAG, without the prefix of the project.
     file = Path(airflow_conf.get("core", "dags_folder"), f"{dag_id.removeprefix(PREFIX)}.py")
     dag = DagBag(dag_folder=str(file), load_op_links=False).dags[dag_id]

@@ -292,14 +292,11 @@ def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> li
 
 
 def _remote(report: dict[str, Any]) -> str:
-    """The estimated time for memory of other nodes in the last pass, and the counted loads, or why there are none.
-
-    Empty if nothing was remote.
-    """
-    sample = (report.get("samples") or [{}])[-1]
-    estimate, loads = sample.get("breakdown", {}).get("remote"), sample.get("node_loads")
-    if not estimate and loads is None:
+    """The estimated time for memory of other nodes in the last pass, and the counted loads, or why there are none."""
+    if not report.get("samples"):
         return ""
+    sample = report["samples"][-1]
+    estimate, loads = sample.get("breakdown", {}).get("remote"), sample.get("node_loads")
     text = f"estimated: {1e3 * (estimate or 0.0):.3g} ms of all threads in the last pass"
     if loads is None:
         return f"{text}; not counted: {report.get('host', {}).get('node_loads', 'no reason is known')}"

@@ -218,6 +218,9 @@ def test_matrix_numa_draws_a_curve_of_a_host_that_shares_nothing(airflow, home, 
     assert "Throughput by threads" in page
     page = home.report(run.run_id, "index.html").read_text()
     assert f"first on {seen.bound}" in page
+    page = home.report(run.run_id, f"{run.cells[0].name}.html").read_text()
+    assert "estimated: " in page
+    assert "counted: " in page
 
 
 @pytest.fixture(scope="module")
