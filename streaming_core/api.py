@@ -3,8 +3,9 @@
 from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
+from streaming_core.language import agg
 from streaming_core.language.application import App, Constant
-from streaming_core.language.extent import count_window, session, sliding, tumbling
+from streaming_core.language.extent import count_window, rolling, session, sliding, tumbling
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -44,6 +45,7 @@ __all__ = [
     "Ring",
     "Set",
     "TopK",
+    "agg",
     "boolean",
     "burn",
     "count_window",
@@ -53,6 +55,7 @@ __all__ = [
     "i32",
     "i64",
     "record",
+    "rolling",
     "session",
     "sliding",
     "text",

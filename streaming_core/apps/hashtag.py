@@ -8,7 +8,7 @@ A hashtag is what follows a `#`: one or more ASCII letters, digits and `_`. A tw
 length of a tweet counts the characters (code points) of its whole text.
 """
 
-from streaming_core.api import App, Param, i64, record, text
+from streaming_core.api import App, Param, i64, record, sliding, text
 from streaming_core.generator.tweets import (
     ENDS,
     LEFT_OUT_OF_TIME,
@@ -96,7 +96,7 @@ def longest(window, state, out):
     out.emit(ts=window.end, hashtag=window.key.hashtag, chars=state.chars)
 
 
-windows = app.source(Tweet).window(size="size", advance="advance").key_by(Hashtag, keys=hashtags)
+windows = app.source(Tweet).key_by(Hashtag, keys=hashtags).window(sliding("size", every="advance"))
 windows.apply(update=longer, state=Longest, output=LongestTweet, result=longest).sink()
 
 app.generates(tweets)

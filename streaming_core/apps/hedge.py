@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, Queue, i64, record
+from streaming_core.api import App, Param, Profile, Queue, i64, record, rolling
 from streaming_core.generator import Draws, by_period, splitmix64, zipf
 from streaming_core.generator.distributions import exponential
 
@@ -170,7 +170,7 @@ def as_right(row, window, lefts, rights, out):
 
 
 trades = app.source(Trade).flat_map(valid, Trade)
-windows = app.window(trades, trades, size="size", advance=1, kind="single").key_by(every="keys")
+windows = app.connect(trades, trades).key_by(every="keys").window(rolling("size"))
 windows.apply(update=(as_left, as_right), state=(Lefts, Rights), output=Pair).sink()
 
 

@@ -14,7 +14,7 @@ five seconds, so that an interpreter joins 100,000 rows within a minute.
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, Queue, boolean, f64, i64, record
+from streaming_core.api import App, Param, Profile, Queue, boolean, f64, i64, record, rolling
 from streaming_core.generator import Draws
 
 app = App(
@@ -162,7 +162,7 @@ def from_right(row, window, lefts, rights, out):
 
 
 left, right = app.sources(Left, Right)
-windows = app.window(left, right, size="size", advance=1, kind="single").key_by(every="keys")
+windows = app.connect(left, right).key_by(every="keys").window(rolling("size"))
 windows.apply(update=(from_left, from_right), state=(Lefts, Rights), output=Match).sink()
 
 # The pairs do not depend on which key stores a row.

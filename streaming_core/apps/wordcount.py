@@ -8,7 +8,7 @@ never compares results of the two. A count leaves at the end of its window.
 An engine that does not order the words of a window still counts the same.
 """
 
-from streaming_core.api import App, Param, Profile, i64, record, text
+from streaming_core.api import App, Param, Profile, i64, record, sliding, text
 from streaming_core.generator.tweets import (
     ENDS,
     LEFT_OUT_OF_TIME,
@@ -84,8 +84,8 @@ def counted(window, state, out):
     out.emit(ts=window.end, word=window.key.word, n=state.n)
 
 
-windows = app.source(Tweet).window(size="size", advance="advance").key_by(Word, keys=words, multiplicity="multiplicity")
-windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
+keyed = app.source(Tweet).key_by(Word, keys=words, multiplicity="multiplicity")
+keyed.window(sliding("size", every="advance")).apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.agrees_unordered("ts", "word", "n")
 

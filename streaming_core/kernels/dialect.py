@@ -10,6 +10,8 @@ of their own become calls of *words* (see kernels/vocabulary.py):
     out.drop()         -> drop(out); return
     t[a:b]             -> text_slice(t, a, b)
     x in s             -> contains(s, x)
+    out.emit(row, ...) -> out.emit(f=row.f, ..., ...)
+    for row in q: ...  -> for i in range(len(q)): ...        with q[i] for row
     out.emit(f=v, ...) -> _f = v; ...; emit(out, (_f, ...))  in the order of the output record's fields
     keys.add(f=v, ...) -> _f = v; ...; emit(keys, (_f, ...)) in the order of the key record's fields
     q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order of the source
@@ -38,7 +40,7 @@ from streaming_core.language.application import Constant
 from streaming_core.language.bound import BoundApp
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Record
-from streaming_core.language.source import Source
+from streaming_core.language.source import Source, by_position, is_over_rows, whole_row
 
 _OPERATIONS = {ast.FloorDiv: "floordiv", ast.Mod: "modulo", ast.LShift: "shift_left", ast.RShift: "shift_right"}
 _FAR = 1 << 62  # an omitted upper slice bound
@@ -187,6 +189,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         """Return the loop; a scan becomes a search in chunks (scan.py)."""
+        if is_over_rows(node):
+            node = by_position(node)
         match = scan.matched(node)
         if match is None:
             return self.generic_visit(node)
@@ -240,6 +244,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _method(self, node: ast.Call, method: ast.Attribute) -> ast.AST:
         owner, name = self.visit(method.value), method.attr
+        if name == "emit" and node.args:
+            assert self.output is not None
+            node = whole_row(node, list(self.output.fields))
         match name, node.args:
             case (("emit" | "add"), []):  # keys.add has keywords: the add of a set takes its item by position
                 assert self.output is not None

@@ -1,29 +1,31 @@
-"""Aggregates of windows: declarations that become windowed operators (language/windowed.py).
+"""What leaves a windowed stream: aggregates, top rows, functions of one's own, and late rows.
 
-    clicks.key_by("user").window(tumbling("1m")).count()
-    orders.key_by("shop").window(sliding("1h", every="5m")).sum("price")
-    clicks.key_by("user").window(session("30s")).count()
-    clicks.key_by("user").window(count_window(100)).count()
+    clicks.key_by("user").window(tumbling("1m")).aggregate(n=agg.count())
+    orders.key_by("shop").window(sliding("1h", every="5m")).aggregate(total=agg.sum("price"), mean=agg.avg("price"))
+    clicks.key_by("user").window(session("30s")).apply(update=seen, state=Visit, output=Visited, result=left)
+    orders.window(count_window(100)).top(10, by="price")
 
-Windows of a number of rows know no time, so they become a partitioned operator.
+Windows of a number of rows know no time, so they become an operator with a state for each key.
 
-The functions of such an operator are written here, as text, for the fields that it takes. Everything that reads an
+The functions of aggregates are written here, as text, for the fields that they take. Everything that reads an
 application reads them as if they stood in its file.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language import generated
-from streaming_core.language.declaration import declares
+from streaming_core.language.agg import ROWS, Aggregate
+from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent, in_units
-from streaming_core.language.record import Array, Counter, FieldType, Record, Scalar, TopK, boolean, f64, i64
+from streaming_core.language.record import Array, Counter, FieldType, Queue, Record, Scalar, TopK, boolean, i64
+from streaming_core.language.windowed import ONE, Keys, Windows
 
-# The field that counts the rows of a state, where an aggregate needs to know.
-_ROWS = "rows_so_far"
 # The field of a row that says how far the watermark was, where windows take late rows.
 _WATERMARK = "watermark_at_row"
 # The state that knows the highest `ts` so far, and the statements that raise it at a row.
@@ -33,12 +35,14 @@ _HIGHEST = """\
         state.is_started = True
         state.highest = row.ts
 """
+_METHODS = ("aggregate", "apply", "top", "top_k", "late")
 
 
 class Windowing(Protocol):
-    """The stream that is aggregated."""
+    """A stream with windows."""
 
     _app: Any
+    _operators: Any
 
     @property
     def _record(self) -> Record:
@@ -48,9 +52,6 @@ class Windowing(Protocol):
     def _module(self) -> str:
         """The module of its application."""
 
-    def window(self, *, size: int | str, advance: int | str | None, kind: str, delay: int | str | None) -> Any:
-        """Begin a windowed operator over the stream."""
-
     def process(self, fn: Callable, state: Record, output: Record) -> Any:
         """Declare a stateful operator over the stream."""
 
@@ -59,10 +60,10 @@ class Windowing(Protocol):
 
 
 class WindowedStream:
-    """The rows of a keyed stream, by key and window. Each method declares what leaves when a window expires.
+    """The rows of one or several streams, by key and window. Each method declares what leaves when a window expires.
 
-    A row leaves for each key of the window: `ts`, the end of the window; the key, under its own name; and the result.
-    The operator is called after the method and its field: `sum_price`. `name` gives it another name.
+    Rows of `aggregate`, `top` and `top_k` have the end of the window as `ts`, then the key, under its own name, and
+    the result. A stream without a key has one window for all rows at a time, on one replica.
 
     With `early`, the result so far also leaves after each `early` rows of a key and window. Its `ts` is the end of the
     window too.
@@ -77,46 +78,50 @@ class WindowedStream:
 
     def __init__(
         self,
-        stream: Windowing,
-        key: str,
+        streams: tuple[Windowing, ...],
+        keys: Keys,
         extent: Extent | CountWindow,
-        early: int | str | None = None,
-        lateness: int | str | None = None,
+        delay: int | str | None,
+        idle: int | str | None,
+        early: int | str | None,
+        lateness: int | str | None,
     ):
-        if isinstance(extent, CountWindow) and early is not None:
-            raise BadInput(
-                f"app {stream._app.name}: early does not go with count_window; choose a smaller window instead"
-            )
+        self._stream, self._streams, self._keys, self._extent = streams[0], streams, keys, extent
+        self._delay, self._idle = delay, idle
+        is_of_rows = isinstance(extent, CountWindow)
+        if is_of_rows:
+            options = {"delay": delay, "idle": idle, "early": early, "lateness": lateness}
+            if wrong := next((name for name, value in options.items() if value is not None), None):
+                raise self._refusal(f"{wrong} does not go with count_window; remove it")
+            if len(streams) > 1 or not (keys.fields or keys is ONE):
+                raise self._refusal("count_window takes one stream, and fields as its key")
+        if len(streams) > 1 and (early, lateness) != (None, None):
+            raise self._refusal("early and lateness take one stream; unite the streams with union")
         what, rows = ("count_window", extent.rows) if isinstance(extent, CountWindow) else ("early", early)
-        self._stream, self._key, self._extent = stream, key, extent
         # A result leaves after so many rows, as the functions write it.
-        self._every = None if rows is None else self._rows(stream, f"{what}: the number of rows", rows)
+        self._every = None if rows is None else self._rows(what, rows)
         # The delay of windows that take late rows, in units of `ts`.
         self._whole_delay = None if lateness is None else self._delays(lateness)
 
+    def _refusal(self, why: str) -> BadInput:
+        return BadInput(f"app {self._stream._app.name}: window: {why}")
+
     def _delays(self, lateness: int | str) -> int:
-        """The delay of the extent and `lateness`, together."""
+        """The delay of the windows and `lateness`, together."""
         app, extent = self._stream._app, self._extent
         if isinstance(extent, CountWindow) or extent.kind != "multi" or self._every is not None:
-            raise BadInput(f"app {app.name}: lateness goes with tumbling and sliding windows, without early")
-        delays = [in_units(lateness, app), self._delay]
+            raise self._refusal("lateness goes with tumbling and sliding windows, without early")
+        delays = [in_units(lateness, app), app._delay(self._delay)]
         if not all(type(delay) is int and delay >= 0 for delay in delays):
-            raise BadInput(
-                f"app {app.name}: lateness and delay must be durations such as '30s', or numbers from 0, "
-                f"not {lateness!r} and {self._delay!r}"
+            raise self._refusal(
+                f"lateness and delay must be durations such as '30s', or numbers from 0, not {delays[0]!r} and "
+                f"{delays[1]!r}"
             )
-        return sum(delay for delay in delays if isinstance(delay, int))
+        return sum(delays)
 
-    @property
-    def _delay(self) -> int | str:
-        """The delay of the extent, in units of `ts`, or a parameter."""
-        assert isinstance(self._extent, Extent)
-        return self._stream._app._delay(self._extent.delay)
-
-    @staticmethod
-    def _rows(stream: Windowing, what: str, rows: int | str) -> str:
+    def _rows(self, what: str, rows: int | str) -> str:
         """A number of rows, as the text of a function."""
-        app = stream._app
+        app = self._stream._app
         if isinstance(rows, str):
             if rows not in app.declared:
                 raise BadInput(f"app {app.name}: {what}: {unknown('parameter', rows, app.declared)}")
@@ -130,48 +135,97 @@ class WindowedStream:
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError, with the known methods."""
-        near = did_you_mean(name, ("count", "sum", "min", "max", "top_k", "aggregate", "late"))
+        if name in ("count", "sum", "avg", "min", "max", "count_distinct", "first", "last"):
+            field = "" if name == "count" else '"field"'
+            raise AttributeError(f"a windowed stream has no method {name!r}; write .aggregate(n=agg.{name}({field}))")
+        near = did_you_mean(name, _METHODS)
         raise AttributeError(
-            f"a windowed stream has no method {name!r}{near}; it has count, sum, min, max, top_k, aggregate and late"
+            f"a windowed stream has no method {name!r}{near}; it has aggregate, apply, top, top_k and late"
         )
 
     @declares
-    def count(self, name: str = "count") -> Any:
-        """The number of rows: field `count`."""
-        return self._declared(name, {"rows": i64}, "state.rows += 1", {"count": (i64, "state.rows")})
+    def aggregate(self, **columns: Aggregate) -> Any:
+        """Ready-made aggregates of the rows: `n=agg.count(), mean=agg.avg("price")`, each with the name of its field.
 
-    @declares
-    def sum(self, field: str, name: str | None = None) -> Any:
-        """The sum of a field: field `sum`."""
-        kind = self._number("sum", field)
-        value = f64 if kind.is_float else i64
+        The operator is called `aggregate`; the next one of the application `aggregate_2`, and so on.
+        """
+        if not columns:
+            raise self._refusal("aggregate needs an aggregate; write for example aggregate(n=agg.count())")
+        self._check_one("aggregate")
+        record = self._stream._record
+        for column in columns:
+            check_field("aggregate", column)
+        if ROWS in columns:
+            raise BadInput(f"aggregate: the field name {ROWS!r} is reserved; rename the field")
+        parts = {column: one.of(record, column) for column, one in columns.items()}
         return self._declared(
-            name or f"sum_{field}", {"total": value}, f"state.total += row.{field}", {"sum": (value, "state.total")}
+            "aggregate",
+            {column: part.state for column, part in parts.items() if part.state is not None},
+            [line for part in parts.values() for line in part.update],
+            {column: (part.kind, part.result) for column, part in parts.items()},
+            counts=any(part.counts for part in parts.values()),
         )
 
     @declares
-    def min(self, field: str, name: str | None = None) -> Any:
-        """The least value of a field: field `min`. NaN is greater than every number, and -0.0 counts as 0.0."""
-        return self._extreme("min", field, name)
+    def top(self, n: int | str, by: str) -> Any:
+        """The rows with the `n` greatest values of a number field, greatest first: field `rank` from 0, and the row.
+
+        Among equal values, the row that came first has the lower rank. NaN is greater than every number. `n` may be
+        the name of a parameter. The `ts` is that of the window.
+        """
+        self._check_one("top")
+        kind, record = self._number("top", by), self._stream._record
+        most = self._rows("top", n)
+        fields = {name: kind for name, kind in record.fields.items() if name != "ts" and name not in self._keys.fields}
+        state = Queue(Record(f"{self._free('top')}_row", {**fields, by: kind}, None))
+        if other := next((one for one, kind in state.item.fields.items() if not isinstance(kind, Scalar)), None):
+            raise BadInput(
+                f"top: {record!r}: {other} is no number, and top keeps numbers only; leave it out with select"
+            )
+
+        def better(place: str) -> str:
+            value, other = f"row.{by}", f"rows[{place}].{by}"
+            nan = f" or ({value} != {value} and {other} == {other})" if kind.is_float else ""
+            return f"{value} > {other}{nan}"
+
+        def values(row: str) -> str:
+            return ", ".join(f"{name}={row}.{name}" for name in state.item.fields)
+
+        update = f"""
+            rows = state.rows
+            size = len(rows)
+            is_in = size < {most}
+            if not is_in:
+                is_in = {better("size - 1")}
+            if is_in:
+                for i in range(size):
+                    if is_in:
+                        if {better("0")}:
+                            rows.append({values("row")})
+                            is_in = False
+                    if i < size - 1 or size < {most}:
+                        rows.append({values("rows[0]")})
+                    rows.popleft()
+                if is_in:
+                    rows.append({values("row")})
+        """
+        results = {"rank": (i64, "i")} | {name: (kind, f"state.rows[i].{name}") for name, kind in fields.items()}
+        lines = textwrap.dedent(update).strip().splitlines()
+        return self._declared("top", {"rows": state}, lines, results, "for i in range(len(state.rows)):")
 
     @declares
-    def max(self, field: str, name: str | None = None) -> Any:
-        """The greatest value of a field: field `max`. NaN is greater than every number, and -0.0 counts as 0.0."""
-        return self._extreme("max", field, name)
-
-    @declares
-    def top_k(self, field: str, k: int | str, name: str | None = None) -> Any:
+    def top_k(self, field: str, k: int | str) -> Any:
         """The `k` most frequent values of an integer field: fields `rank` from 0, `value` and `count`.
 
         Of equally frequent values, the smaller one comes first. `k` may be the name of a parameter.
         """
-        kind = self._number("top_k", field)
-        if kind.is_float:
+        self._check_one("top_k")
+        if self._number("top_k", field).is_float:
             raise BadInput(f"top_k({field!r}): {self._stream._record!r} needs an integer field {field}")
         return self._declared(
-            name or f"top_{field}",
+            "top_k",
             {"counts": Counter(i64), "best": TopK(k)},
-            f"state.best.offer(row.{field}, state.counts.add(row.{field}, 1))",
+            [f"state.best.offer(row.{field}, state.counts.add(row.{field}, 1))"],
             {
                 "rank": (i64, "i"),
                 "value": (i64, "state.best.key_at(i)"),
@@ -181,46 +235,70 @@ class WindowedStream:
         )
 
     @declares
-    def aggregate(self, update: Callable, state: Record, result: Callable, output: Record) -> Any:
-        """An aggregate of your own: `update(row, window, state, out)` and `result(window, state, out)`.
+    def apply(
+        self,
+        update: Callable | tuple[Callable, ...],
+        state: Record | tuple[Record, ...],
+        output: Record,
+        result: Callable | None = None,
+        slide: Callable | None = None,
+    ) -> Any:
+        """Functions of your own; the operator has the name of the (first) `update` function.
 
-        Of a window of a number of rows: `update(row, state, out)` and `result(row, state, out)`, with the last row.
+        The functions can read `window.start`, `window.end` and `window.key`. A row that is emitted for a window belongs
+        to its end: `out.emit(ts=window.end, ...)`.
+
+        Args:
+            update: `update(row, window, *states, out)` runs when a row meets a window of one of its keys. A tuple has
+                one for each stream. In a window of a number of rows, `update(row, state, out)`.
+            state: The record of a state. A tuple has one for each stream; then all functions take all states.
+            output: The record of the rows that leave.
+            result: `result(window, *states, out)` runs when a window has expired. In a window of a number of rows,
+                `result(row, state, out)`, with its last row.
+            slide: `slide(window, *states)` runs when a rolling window has advanced.
         """
+        updates = update if isinstance(update, tuple) else (update,)
+        states = state if isinstance(state, tuple) else (state,)
+        if self._every is None and self._whole_delay is None:
+            return self._windows().declared(updates, states, output, result, slide)
+        if slide is not None or len(updates) != 1 or len(states) != 1:
+            raise self._refusal("early, lateness and count_window take one update function and one state, and no slide")
+        [update], [state] = updates, states
         name = update.__name__
-        names = {"_update": update, "_result": result}
-        call, emission = "_update(row, window, state, out)", ["_result(window, state, out)"]
-        if self._every is None:
-            return self._windowed(update, state, result, output, self._again(name, call, emission, names))
         if isinstance(self._extent, CountWindow):
-            emission = ["_result(row, state, out)"]
-            return self._of_rows(name, "_update(row, state, out)", emission, state, output, names)
-        return self._windowed(self._early(name, call, emission, names), _counted(name, state), result, output)
+            emission = [] if result is None else ["_result(row, state, out)"]
+            names = {"_update": update, "_result": result}
+            return self._of_rows(name, ["_update(row, state, out)"], emission, _counted(name, state), output, names)
+        if result is None:
+            raise self._refusal("early and lateness need a result function")
+        call, emission = ["_update(row, window, state, out)"], ["_result(window, state, out)"]
+        names = {"_update": update, "_result": result}
+        if self._every is not None:
+            early = self._early(name, [*call, f"state.{ROWS} += 1"], emission, names)
+            return self._windows().declared((early,), (_counted(name, state),), output, result, None)
+        return self._twice(name, update, self._again(name, call, emission, names), state, output, result)
 
-    def _windowed(
-        self, update: Callable, state: Record, result: Callable, output: Record, again: Callable | None = None
+    def _windows(self) -> Windows:
+        assert isinstance(self._extent, Extent)
+        return Windows(self._stream._app, self._streams, self._keys, self._extent, self._delay, self._idle)
+
+    def _twice(
+        self, name: str, update: Callable, again: Callable | None, state: Record, output: Record, result: Callable
     ) -> Any:
         """Declare the windowed operator; with `again`, unite it with a second one, which also takes late rows."""
-        extent = self._extent
-        assert isinstance(extent, Extent)
-        size, advance, kind = extent.size, extent.advance, extent.kind
-        windows = self._stream.window(size=size, advance=advance, kind=kind, delay=extent.delay)
-        results = windows.key_by(self._key).apply(update, state, output, result)
+        windows = self._windows()
+        results = windows.declared((update,), (state,), output, result, None)
         if again is None:
             return results
-        marked = self._marked(update.__name__)
-        late = marked.window(size=size, advance=advance, kind=kind, delay=self._whole_delay)
-        return results.union(late.key_by(self._key).apply(again, state, output))
+        late = replace(windows, streams=(self._marked(name),), delay=self._whole_delay)
+        return results.union(late.declared((again,), (state,), output, None, None))
 
-    def _again(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable | None:
+    def _again(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable | None:
         """Return the update function that emits the result again for a late row; None if windows take no late rows."""
         if self._whole_delay is None:
             return None
-        body = "\n        ".join(emission)
-        return self._written(
-            f"def {name}_again(row, window, state, out):\n    {update}\n"
-            f"    if window.end <= row.{_WATERMARK}:\n        {body}\n",
-            names,
-        )
+        body = [*update, f"if window.end <= row.{_WATERMARK}:", *_indented(emission)]
+        return self._written(f"{name}_again(row, window, state, out)", body, names)
 
     def _marked(self, name: str) -> Any:
         """Return the stream with, in each row, the watermark that decides when results leave."""
@@ -230,27 +308,46 @@ class WindowedStream:
         emitted = ", ".join(f"{field}=row.{field}" for field in fields)
         text = (
             f"def {name}_rows(row, state, out):\n{_HIGHEST}"
-            f"    out.emit({emitted}, {_WATERMARK}=state.highest - {self._units(self._delay)})\n"
+            f"    out.emit({emitted}, {_WATERMARK}=state.highest - {self._units(self._watermark_delay)})\n"
         )
         output = Record(f"{name}_row", {**fields, _WATERMARK: i64}, None)
-        return self._stream.process(self._written(text, {}), Record(f"{name}_marks", _MARKS, None), output)
+        written = generated.function(self._stream._module, text, {"app": self._stream._app})
+        return self._stream.process(written, Record(f"{name}_marks", _MARKS, None), output)
+
+    @property
+    def _watermark_delay(self) -> int | str:
+        """The delay of the windows, in units of `ts`, or a parameter."""
+        delay: int | str = self._stream._app._delay(self._delay)
+        return delay
 
     def _units(self, duration: int | str) -> str:
         """A duration in units of `ts`, as the text of a function."""
         return as_text(in_units(duration, self._stream._app))
 
     @declares
-    def late(self, name: str = "late") -> Any:
-        """The rows that came after all of their windows had expired: those that the aggregates leave out.
+    def late(self) -> Any:
+        """The rows that came after all of their windows had expired: those that the results leave out.
 
         One state serves all keys, because the watermark does. So these rows are found on one thread.
         """
+        self._check_one("late")
         extent = self._extent
         if isinstance(extent, CountWindow):
-            raise BadInput(f"app {self._stream._app.name}: no row is late for count_window; remove late()")
-        advance, size = self._units(extent.advance or 1), self._units(extent.size)
-        delay = self._units(self._delay if self._whole_delay is None else self._whole_delay)
-        return late_rows(self._stream, name, f"row.ts // {advance} * {advance} + {size}", delay)
+            raise self._refusal("no row is late for count_window; remove late()")
+        advance, size = self._units(extent.advance), self._units(extent.size)
+        delay = self._units(self._watermark_delay if self._whole_delay is None else self._whole_delay)
+        return late_rows(self._stream, self._free("late"), f"row.ts // {advance} * {advance} + {size}", delay)
+
+    def _free(self, name: str) -> str:
+        """The name of an operator, with a number if the application has one of this name."""
+        return str(self._stream._app._free(name))
+
+    def _check_one(self, method: str) -> None:
+        """Raise BadInput unless there is one stream, and rows stay in their windows."""
+        if len(self._streams) > 1:
+            raise self._refusal(f"{method} takes one stream; unite the streams with union, or write apply")
+        if isinstance(self._extent, Extent) and self._extent.kind == "single":
+            raise self._refusal(f"{method} does not go with rolling; write sliding(size, every), or apply")
 
     def _number(self, method: str, field: str) -> Scalar:
         record = self._stream._record
@@ -260,82 +357,72 @@ class WindowedStream:
             raise BadInput(f"{method}({field!r}): {record.name} has the number fields {numbers}")
         return kind
 
-    def _extreme(self, method: str, field: str, name: str | None) -> Any:
-        kind = self._number(method, field)
-        value, taken, sign = i64, f"row.{field}", "<" if method == "min" else ">"
-        is_better = f"{taken} {sign} state.best"
-        if kind.is_float:
-            greatest = "state.best" if method == "min" else taken  # NaN, which alone differs from itself
-            value, is_better = f64, f"{is_better} or {greatest} != {greatest}"
-            taken += " + 0.0"  # 0.0 of -0.0
-        return self._declared(
-            name or f"{method}_{field}",
-            {"rows": i64, "best": value},
-            f"if state.rows == 0 or {is_better}:\n        state.best = {taken}\n    state.rows += 1",
-            {method: (value, "state.best")},
-        )
-
     def _declared(
         self,
-        name: str,
+        base: str,
         state: dict[str, FieldType],
-        update: str,
+        update: list[str],
         fields: dict[str, tuple[FieldType, str]],
         loop: str = "",
+        counts: bool = False,
     ) -> Any:
-        """Declare an operator from its state, the statement that runs for a row, and the fields of the result."""
-        record = self._stream._record
-        if clash := sorted({self._key} & {"ts", *fields}):
-            raise BadInput(f"{name}: the key {clash[0]} has the name of a field of the result; rename it with flat_map")
+        """Declare an operator from its state, the statements that run for a row, and the fields of the result."""
+        record, name, keys = self._stream._record, self._free(base), self._keys.kinds(self._stream)
+        if clash := next((key for key in keys if key == "ts" or key in fields), None):
+            raise BadInput(f"{base}: the key {clash} has the name of a field of the result; rename it with select")
+        if "ts" in fields:
+            raise BadInput(f"{base}: ts is the end of the window; rename the field")
         is_of_rows = isinstance(self._extent, CountWindow)
+        if is_of_rows and "ts" not in record.fields:
+            raise BadInput(f"{base}: {record!r} needs a field ts")
         # The end of a window can lie beyond the type of its rows' ts.
-        kinds = {"ts": record.fields["ts"] if is_of_rows else i64, self._key: record.fields[self._key]}
+        kinds: dict[str, FieldType] = {"ts": record.fields["ts"] if is_of_rows else i64, **keys}
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
-        values = ", ".join(f"{field}={value}" for field, (_, value) in fields.items())
-        place = (
-            f"ts=row.ts, {self._key}=row.{self._key}"
-            if is_of_rows
-            else (f"ts=window.end, {self._key}=window.key.{self._key}")
-        )
-        emit = f"out.emit({place}, {values})"
+        values = {"ts": "row.ts" if is_of_rows else "window.end"}
+        values |= {key: f"row.{key}" if is_of_rows else f"window.key.{key}" for key in keys}
+        values |= {field: value for field, (_, value) in fields.items()}
+        emit = f"out.emit({', '.join(f'{field}={value}' for field, value in values.items())})"
         emission = [loop, f"    {emit}"] if loop else [emit]
+        if counts or self._every is not None:
+            state, update = {**state, ROWS: i64}, [*update, f"state.{ROWS} += 1"]
         kept = Record(f"{name}_state", state, None)
         if is_of_rows:
-            return self._of_rows(name, update, emission, kept, output, {})
-        body = "\n    ".join(emission)
-        result = self._written(f"def {name}_result(window, state, out):\n    {body}\n", {})
-        if self._every is None:
-            function = self._written(f"def {name}(row, window, state, out):\n    {update}\n", {})
-            return self._windowed(function, kept, result, output, self._again(name, update, emission, {}))
-        return self._windowed(self._early(name, update, emission, {}), _counted(name, kept), result, output)
+            return self._of_rows(name, update[:-1], emission, kept, output, {})
+        result = self._written(f"{name}_result(window, state, out)", emission, {})
+        if self._every is not None:
+            early = self._early(name, update, emission, {})
+            return self._windows().declared((early,), (kept,), output, result, None)
+        function = self._written(f"{name}(row, window, state, out)", update, {})
+        return self._twice(name, function, self._again(name, update, emission, {}), kept, output, result)
 
-    def _early(self, name: str, update: str, emission: list[str], names: dict[str, Any]) -> Callable:
+    def _early(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable:
         """Return the update function of a window that also emits results after every few rows."""
-        body = "\n        ".join(emission)
-        return self._written(
-            f"def {name}(row, window, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
-            f"    if state.{_ROWS} % {self._every} == 0:\n        {body}\n",
-            names,
-        )
+        body = [*update, f"if state.{ROWS} % {self._every} == 0:", *_indented(emission)]
+        return self._written(f"{name}(row, window, state, out)", body, names)
 
     def _of_rows(
-        self, name: str, update: str, emission: list[str], state: Record, output: Record, names: dict[str, Any]
+        self, name: str, update: list[str], emission: list[str], kept: Record, output: Record, names: dict[str, Any]
     ) -> Any:
-        """Declare the partitioned operator of a window of rows; its state starts again after the last row."""
-        kept = _counted(name, state)
-        body = "\n        ".join(
-            [*emission, *(line for field, kind in kept.fields.items() for line in _zero(field, kind))]
-        )
-        function = self._written(
-            f"def {name}(row, state, out):\n    {update}\n    state.{_ROWS} += 1\n"
-            f"    if state.{_ROWS} == {self._every}:\n        {body}\n",
-            names,
-        )
-        return self._stream.key_by(self._key).process(function, state=kept, output=output)
+        """Declare the operator of a window of rows; its state starts again after the last row."""
+        zeros = [line for field, kind in kept.fields.items() for line in _zero(field, kind)]
+        body = [
+            *update,
+            f"state.{ROWS} += 1",
+            f"if state.{ROWS} == {self._every}:",
+            *_indented([*emission, *zeros]),
+        ]
+        function = self._written(f"{name}(row, state, out)", body, names)
+        stream = self._stream.key_by(*self._keys.fields) if self._keys.fields else self._stream
+        return stream.process(function, state=kept, output=output)
 
-    def _written(self, text: str, names: dict[str, Any]) -> Callable:
-        """Compile a function from this source, which can use these names and `app`."""
+    def _written(self, head: str, body: list[str], names: dict[str, Any]) -> Callable:
+        """Compile a function from its head and body, which can use these names and `app`."""
+        text = "\n".join([f"def {head}:", *_indented(body), ""])
         return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def as_text(units: int | str) -> str:
@@ -357,9 +444,9 @@ def late_rows(stream: Windowing, name: str, end: str, delay: str) -> Any:
 
 def _counted(name: str, state: Record) -> Record:
     """Return the record of a state that also counts its rows."""
-    if _ROWS in state.fields:
-        raise BadInput(f"{name}: {state!r}: the field name {_ROWS!r} is reserved; rename the field")
-    return Record(f"{name}_state", {**state.fields, _ROWS: i64}, None)
+    if ROWS in state.fields:
+        raise BadInput(f"{name}: {state!r}: the field name {ROWS!r} is reserved; rename the field")
+    return Record(f"{name}_state", {**state.fields, ROWS: i64}, None)
 
 
 def _zero(field: str, kind: FieldType) -> list[str]:

@@ -7,7 +7,7 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 | stateless            | `stream.flat_map(fn, Output)`                    | events                   |
 | partitioned stateful | `stream.key_by(field).process(fn, state=, ...)`  | keys                     |
 | stateful             | `stream.process(fn, state=, ...)`                | nothing                  |
-| windowed             | `app.window(a, b, ...).key_by(...).apply(...)`   | keys                     |
+| windowed             | `stream.key_by(...).window(...).apply(...)`      | keys                     |
 | transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
 
 Operator functions are plain Python over scalars, records and containers (the language: language/typed):
@@ -15,7 +15,7 @@ Operator functions are plain Python over scalars, records and containers (the la
     stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
     windowed:             keys(row, keys), update(row, window, state, out), result(window, state, out),
-                          slide(window, state); with several streams, all their states (language/windowed.py)
+                          slide(window, state); with several streams, all their states (language/window.py)
     transaction:          fn(request, txn); post: fn(request, txn, out)
 
 Rows come from `app.source(Event)`, or as streams with a record each from `app.sources(Left, Right)`.
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,8 +53,7 @@ from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
 from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
-from streaming_core.language.stream import Stream
-from streaming_core.language.windowed import Windows
+from streaming_core.language.stream import Connected, Stream
 
 # A view of a final table in the SQL of an invariant.
 _STATE_VIEW = re.compile(r"\bstate_\w")
@@ -300,34 +300,14 @@ class App:
         return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
 
     @declares
-    def window(
-        self,
-        *streams: Stream,
-        size: int | str,
-        advance: int | str | None = None,
-        kind: str = "multi",
-        delay: int | str | None = None,
-        idle: int | str | None = None,
-    ) -> Windows:
-        """Begin the declaration of a windowed operator over streams (STRETCH, section 4.2: O+).
-
-        Continue with the keys of a row, `key_by`, and with the functions, `apply` (language/windowed.py).
-
-        Windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. All durations may be text such
-        as "1m", or names of parameters.
-
-        Args:
-            *streams: One or several streams, whose records have an integer field `ts`.
-            size: The length of a window. A session ends `size` after the latest row of its key.
-            advance: The time from the start of one window to that of the next; None for sessions.
-            kind: `multi`: a state for each window of a key. `single`: one for each key, whose window slides. `session`:
-                one for each burst of rows of a key.
-            delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
-                is that of the stream that is furthest behind. Default: the `delay` of the sources.
-            idle: A stream that is further behind the others than this, or that has had no row, delays no window.
-                None: windows of kind `multi` wait for every stream. Other kinds go by the latest row of any stream.
-        """
-        return Windows(self, streams, size, advance, kind, delay, idle)
+    def connect(self, *streams: Stream) -> Connected:
+        """Several streams for one windowed operator (STRETCH, section 4.2: O+): `app.connect(a, b).key_by(...)`."""
+        if not streams:
+            raise BadInput(f"app {self.name}: connect: name the streams")
+        for stream in streams:
+            if stream._app is not self:
+                raise BadInput(f"app {self.name}: connect: cannot use a stream of app {stream._app.name}")
+        return Connected(streams)
 
     @declares
     def join(
@@ -477,6 +457,11 @@ class App:
         sinks = [one for one in self.operators if one.kind == "sink"]
         self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
+
+    def _free(self, base: str) -> str:
+        """A name for an operator: this one, or this one with the first free number from 2."""
+        taken = {one.name for one in self.operators}
+        return next(name for n in itertools.count(1) if (name := base if n == 1 else f"{base}_{n}") not in taken)
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
         if record is None:

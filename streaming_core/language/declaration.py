@@ -34,6 +34,14 @@ def is_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
+def check_field(what: str, name: str) -> None:
+    """Raise BadInput unless the field of a result can have this name."""
+    if not is_name(name):
+        raise BadInput(f"{what}: invalid name {name!r} of a field; {NAME_RULE}")
+    if name in ("seq", "sub") or name.startswith("_"):
+        raise BadInput(f"{what}: the field name {name!r} is reserved; rename the field")
+
+
 def caller() -> FrameType:
     """The frame of the application's file: that which calls the language."""
     frame = inspect.currentframe()
@@ -59,10 +67,12 @@ def declares(declaration: Declaration) -> Declaration:
             raise BadInput(f"{name}: {error}") from None
         for parameter, value in bound.items():
             hint = hints().get(parameter, Any)
-            several = signature.parameters[parameter].kind is inspect.Parameter.VAR_POSITIONAL
-            for one in value if several else (value,):
+            several = signature.parameters[parameter].kind
+            values = [(parameter, one) for one in value] if several is inspect.Parameter.VAR_POSITIONAL else None
+            values = [*value.items()] if several is inspect.Parameter.VAR_KEYWORD else values
+            for what, one in [(parameter, value)] if values is None else values:
                 if not _fits(one, hint):
-                    raise BadInput(f"{name}: {parameter} must be {_text(hint)}, got {_shown(one)}")
+                    raise BadInput(f"{name}: {what} must be {_text(hint)}, got {_shown(one)}")
         return declaration(*arguments, **named)
 
     return cast(Declaration, check)

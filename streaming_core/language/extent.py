@@ -2,6 +2,7 @@
 
     tumbling("1m")                  [0:00, 0:01), [0:01, 0:02), ...
     sliding("1h", every="5m")       [0:00, 1:00), [0:05, 1:05), ...
+    rolling("1h")                   one window for each key, which follows the rows
     session("30s")                  from a row of a key to 30 seconds after its latest row
     count_window(100)               a hundred rows of a key, and the next hundred
 
@@ -41,35 +42,40 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Extent:
-    """The arguments of App.window that say where windows begin and end.
+    """Where windows over event time begin and end: the kind, advance and size of language/window.py."""
 
-    `delay` is None if the delay of the sources counts.
-    """
+    WORDS: ClassVar[str] = 'tumbling("1m"), sliding("1h", every="5m"), rolling("1h"), session("30s")'
 
-    WORDS: ClassVar[str] = 'tumbling("1m"), sliding("1h", every="5m"), session("30s")'
-
-    advance: int | str | None
+    advance: int | str
     size: int | str
-    delay: int | str | None
     kind: str = "multi"
 
 
 @declares
-def tumbling(size: int | str, delay: int | str | None = None) -> Extent:
+def tumbling(size: int | str) -> Extent:
     """Windows of this size, one after the other."""
-    return Extent(size, size, delay)
+    return Extent(size, size)
 
 
 @declares
-def sliding(size: int | str, every: int | str, delay: int | str | None = None) -> Extent:
+def sliding(size: int | str, every: int | str) -> Extent:
     """Windows of this size, which begin every so often and overlap."""
-    return Extent(every, size, delay)
+    return Extent(every, size)
 
 
 @declares
-def session(gap: int | str, delay: int | str | None = None) -> Extent:
+def rolling(size: int | str, every: int | str = 1) -> Extent:
+    """One window for each key, whose state stays while the window advances with the rows, by `every` at a time.
+
+    Only functions of your own know how to remove rows from a state, so `apply` takes it and `aggregate` does not.
+    """
+    return Extent(every, size, "single")
+
+
+@declares
+def session(gap: int | str) -> Extent:
     """A window for each burst of rows of a key: it ends once the key has had no row for `gap`."""
-    return Extent(None, gap, delay, "session")
+    return Extent(1, gap, "session")
 
 
 @dataclass(frozen=True)

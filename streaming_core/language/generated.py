@@ -1,14 +1,19 @@
 """Functions of operators that Lockstep writes itself: those of streams, aggregates and joins.
 
+`named` makes a function of a lambda.
+
 No file holds them, but `inspect` finds their sources. So every reader treats them like functions of the application's
 file.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import linecache
+import os
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import Any
 
 from streaming_core.errors import BadInput
@@ -33,3 +38,33 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
     compiled = namespace[name]
     assert callable(compiled)
     return compiled
+
+
+def named(fn: Callable, name: str) -> Callable:
+    """Return a lambda as a function of this name, in the same line of a file of the same name; any other as it is."""
+    code, lines = fn.__code__, linecache.getlines(fn.__code__.co_filename)
+    if fn.__name__ != "<lambda>":
+        return fn
+    places = [(line, column or 0) for line, _, column, end in code.co_positions() if line and column != end]
+    try:
+        lambdas = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Lambda)]
+        node = min(
+            (one for one in lambdas if all(map(_contains(one.body), places)) and one.lineno == code.co_firstlineno),
+            key=lambda one: ((one.body.end_lineno or 0) - one.body.lineno, (one.end_col_offset or 0) - one.col_offset),
+        )
+    except (SyntaxError, ValueError):
+        raise BadInput(f"cannot read the source of the lambda for {name}; write a def") from None
+    text = f"def {name}({ast.unparse(node.args)}): return {ast.unparse(node.body)}\n"
+    file = f"<{hashlib.sha256(text.encode()).hexdigest()[:8]}>/{os.path.basename(code.co_filename)}"
+    before = ["\n"] * (code.co_firstlineno - 1)
+    linecache.cache[file] = len(text), None, [*before, text], file
+    whole = compile("".join([*before, text]), file, "exec")
+    body = next(one for one in whole.co_consts if isinstance(one, CodeType))
+    cells = zip(code.co_freevars, fn.__closure__ or (), strict=True)
+    inside = {variable: cell.cell_contents for variable, cell in cells}
+    return FunctionType(body, {**fn.__globals__, **inside} if inside else fn.__globals__, name)
+
+
+def _contains(node: ast.expr) -> Callable[[tuple[int, int]], bool]:
+    end = (node.end_lineno or 0, node.end_col_offset or 0)
+    return lambda place: (node.lineno, node.col_offset) <= place < end

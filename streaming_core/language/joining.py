@@ -28,7 +28,7 @@ from typing import Any
 from streaming_core.errors import BadInput
 from streaming_core.language import generated
 from streaming_core.language.aggregation import as_text, late_rows
-from streaming_core.language.extent import in_units
+from streaming_core.language.extent import in_units, rolling
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Queue, Record, Scalar, i64
 from streaming_core.language.sinks import gathered
@@ -231,7 +231,7 @@ def joined(
     def written(source: Callable[[int], str]) -> tuple[Callable, ...]:
         return tuple(generated.function(app._module, source(number)) for number in range(2))
 
-    windows = app.window(left, right, advance=1, size=span + 1, kind="single")
-    keyed = windows.key_by(join.key, written(join.keys)) if band else windows.key_by(on)
-    pairs = keyed.apply(written(join.update), join.states, output)
+    streams = app.connect(left, right)
+    keyed = streams.key_by(join.key, keys=written(join.keys)) if band else streams.key_by(on)
+    pairs = keyed.window(rolling(span + 1)).apply(written(join.update), join.states, output)
     return Pairs(join, (left, right), pairs._operators)

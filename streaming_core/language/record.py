@@ -249,7 +249,7 @@ def record(cls: type | None = None) -> Record:
             )
         if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {_foreign(kind)}")
-        if reason := _unfit(kind):
+        if reason := unfit(kind):
             raise BadInput(f"record {cls.__name__}.{name}: {reason}")
         if name in ("seq", "sub") or name.startswith("_"):
             raise BadInput(f"record {cls.__name__}.{name}: the name is reserved; choose another one")
@@ -279,7 +279,7 @@ def _foreign(kind: Any) -> str:
     return f"{word} is not a field type; write {alternative}"
 
 
-def _unfit(kind: FieldType) -> str:
+def unfit(kind: FieldType) -> str:
     """Why an array or container cannot hold its declared items; empty if it can."""
     if isinstance(kind, Queue):
         if not isinstance(kind.item, Record):

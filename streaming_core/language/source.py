@@ -7,6 +7,7 @@ the meaning of the source by itself.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import os
 import textwrap
@@ -67,6 +68,53 @@ class Source:
                 if isinstance(owner, Params) or (isinstance(owner, App) and name in owner.declared):
                     return ParamRef(name)
         return None
+
+
+def whole_row(call: ast.Call, fields: list[str]) -> ast.Call:
+    """Return `out.emit(row, a=1)` with all fields by name: first those of the row, then the others as written."""
+    [row], changed = call.args, {keyword.arg for keyword in call.keywords}
+    values = [ast.keyword(name, ast.Attribute(row, name, ast.Load())) for name in fields if name not in changed]
+    written = ast.Call(call.func, [], [*values, *call.keywords])
+    for node in ast.walk(written):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, call)
+    return written
+
+
+def is_over_rows(loop: ast.For) -> bool:
+    """Whether a loop is `for row in queue:`, where the queue is a variable or a field."""
+    return isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Name | ast.Attribute)
+
+
+def by_position(loop: ast.For) -> ast.For:
+    """Return `for row in queue: ... row.a ...` as `for i in range(len(queue)): ... queue[i].a ...`."""
+    assert isinstance(loop.target, ast.Name)
+    index = f"_position_{loop.lineno}_{loop.col_offset}"
+    call = ast.Call(ast.Name("len", ast.Load()), [loop.iter], [])
+    body = [_Row(loop.target.id, loop.iter, index).visit(copy.deepcopy(one)) for one in loop.body]
+    positions = ast.Call(ast.Name("range", ast.Load()), [call], [])
+    written = ast.For(ast.Name(index, ast.Store()), positions, body, loop.orelse)
+    for node in ast.walk(written):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, loop)
+    return written
+
+
+class _Row(ast.NodeTransformer):
+    """Replaces the variable of a loop over a queue by the row at a position."""
+
+    def __init__(self, name: str, queue: ast.expr, index: str):
+        self.name, self.queue, self.index = name, queue, index
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Return `queue[index]` for the variable."""
+        if node.id != self.name or not isinstance(node.ctx, ast.Load):
+            return node
+        row = ast.Subscript(copy.deepcopy(self.queue), ast.Name(self.index, ast.Load()), ast.Load())
+        for one in ast.walk(row):
+            if "lineno" in one._attributes:
+                ast.copy_location(one, node)
+        return row
 
 
 def place(file: str, line: object) -> str:

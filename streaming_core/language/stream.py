@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput, did_you_mean
+from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.language import generated
 from streaming_core.language.aggregation import WindowedStream
-from streaming_core.language.declaration import declares
+from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import FieldType, Record, Scalar, Text
-from streaming_core.language.windowed import Windows
-
-
-def _is_key(kind: FieldType | None) -> bool:
-    """Whether a stream can have a field of this type as its key."""
-    return isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)
+from streaming_core.language.record import FieldType, Record, Scalar, Text, boolean
+from streaming_core.language.windowed import ONE, Keys, is_key
 
 
 def _name(fn: Callable) -> str:
@@ -33,14 +30,86 @@ class Pipeline(Protocol):
     def _add(self, operator: Operator) -> Stream:
         """Add an operator to the application."""
 
+    def _free(self, base: str) -> str:
+        """A name that no operator has."""
+
     def _sink(self, stream: Stream, name: str) -> None:
         """Add a sink to the application."""
 
 
-class Stream:
+class Connected:
+    """One or several streams, as windows take them (App.connect)."""
+
+    def __init__(self, streams: tuple[Stream, ...]):
+        self._streams = streams
+
+    @declares
+    def key_by(
+        self,
+        *key: str | Record,
+        keys: Callable | tuple[Callable, ...] | None = None,
+        every: int | str | None = None,
+        multiplicity: str = "set",
+    ) -> KeyedStream:
+        """The key of a row, in one of three ways. Windows take all of them, `process` takes a field.
+
+        - `key_by("field")`: the value of an integer or text field, which all streams have.
+        - `key_by(Record, keys=fn)`: each key that `fn(row, keys)` adds with `keys.add(field=value, ...)`.
+        - `key_by(every=n)`: the keys 0..n-1 for every row; a function reads `window.key.index`.
+
+        Args:
+            *key: The field, or the record of a key.
+            keys: The function that adds the keys of a row; a tuple has one for each stream.
+            every: The number of keys that every row has, or the parameter that holds it.
+            multiplicity: Whether a key that a row adds twice counts once (`set`) or twice (`bag`), or the parameter
+                that says so.
+        """
+        functions = () if keys is None else keys if isinstance(keys, tuple) else (keys,)
+        fields = tuple(one for one in key if isinstance(one, str))
+        record = next((one for one in key if isinstance(one, Record)), None)
+        if len(key) > 1 or bool(key) == (every is not None) or (record is None) == bool(functions):
+            raise BadInput('key_by takes the key in one way: "field", or Record and keys=function, or every=number')
+        for stream in self._streams:
+            for field in fields:
+                if not is_key(stream._record.fields.get(field)):
+                    known = [name for name, kind in stream._record.fields.items() if is_key(kind)]
+                    raise BadInput(
+                        f"key_by({field!r}): {stream._record.name} has the integer and text fields {', '.join(known)}"
+                    )
+                if stream._record.fields[field] != self._streams[0]._record.fields[field]:
+                    raise BadInput(f"key_by({field!r}): all streams need the field {field} with the same type")
+        if functions and len(functions) != len(self._streams):
+            counts = f"got {len(functions)} for {len(self._streams)} streams"
+            raise BadInput(f"key_by: each stream needs one keys function; {counts}")
+        for name, kind in record.fields.items() if record else ():
+            if not is_key(kind):
+                raise BadInput(f"key_by: key field {name} must be an integer or a text")
+        return KeyedStream(self._streams, Keys(fields, record, functions, every, multiplicity))
+
+    @declares
+    def window(
+        self,
+        extent: Extent | CountWindow,
+        *,
+        delay: int | str | None = None,
+        idle: int | str | None = None,
+        early: int | str | None = None,
+        lateness: int | str | None = None,
+    ) -> WindowedStream:
+        """Windows of all rows together, as if they had one key: one replica works. See KeyedStream.window."""
+        return KeyedStream(self._streams, ONE).window(extent, delay=delay, idle=idle, early=early, lateness=lateness)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError, with the step that comes next."""
+        near = did_you_mean(name, ("key_by", "window"))
+        raise AttributeError(f"connected streams have no method {name!r}{near}; they have key_by and window")
+
+
+class Stream(Connected):
     """The output of one operator, or of several with the same record."""
 
     def __init__(self, app: Pipeline, operators: list[Operator]):
+        super().__init__((self,))
         self._app, self._operators = app, operators
 
     @property
@@ -52,10 +121,9 @@ class Stream:
         return self._app._module
 
     def __getattr__(self, name: str) -> Any:
-        near = did_you_mean(name, ("flat_map", "key_by", "process", "window", "union", "sink"))
-        raise AttributeError(
-            f"a stream has no method {name!r}{near}; it has flat_map, key_by, process, window, union and sink"
-        )
+        known = ("filter", "select", "flat_map", "key_by", "process", "window", "union", "sink")
+        near = " (did you mean 'select' or 'flat_map'?)" if name == "map" else did_you_mean(name, known)
+        raise AttributeError(f"a stream has no method {name!r}{near}; it has {', '.join(known[:-1])} and {known[-1]}")
 
     @declares
     def union(self, *others: Stream) -> Stream:
@@ -69,6 +137,51 @@ class Stream:
                     "convert one of them with flat_map"
                 )
         return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
+
+    @declares
+    def filter(self, fn: Callable) -> Stream:
+        """The rows for which `fn(row)` is true; `fn` may be a lambda."""
+        name = self._app._free("filter" if fn.__name__ == "<lambda>" else fn.__name__)
+        text = f"def {name}(row, out):\n    if _is_wanted(row):\n        out.emit(row)\n"
+        names = {"_is_wanted": generated.named(fn, name)}
+        return self.flat_map(generated.function(self._module, text, names), self._record)
+
+    @declares
+    def select(self, *fields: str, **columns: str | tuple) -> Stream:
+        """Rows with these fields, as SELECT has them: `select("user", cents="price", euros=(f64, fn))`.
+
+        The operator is called `select`; the next one of the application `select_2`, and so on.
+
+        Args:
+            *fields: Fields of the row, which keep their names.
+            **columns: By its new name, a field of the row, or a type and a function: `fn(row)` returns the value, and
+                may be a lambda.
+        """
+        name, record = self._app._free("select"), self._record
+        if repeated := next((one for n, one in enumerate(fields) if one in (*fields[:n], *columns)), None):
+            raise BadInput(f"select: two fields of the result are called {repeated}; rename one")
+        kinds: dict[str, FieldType] = {}
+        values, names = [], {}
+        for column, value in [*((one, one) for one in fields), *columns.items()]:
+            check_field("select", column)
+            if isinstance(value, str):
+                if value not in record.fields:
+                    raise BadInput(f"select: {unknown('field', value, record.fields)}")
+                kinds[column], text = record.fields[value], f"row.{value}"
+            else:
+                kind, fn = value if len(value) == 2 else (None, None)
+                if not isinstance(kind, Scalar | Text) or not isinstance(fn, FunctionType):
+                    raise BadInput(
+                        f"select: {column} must be a field, or a type and a function such as "
+                        "(f64, lambda row: row.price / 2)"
+                    )
+                kinds[column], text = kind, f"_{column}(row)"
+                names[f"_{column}"] = generated.named(fn, column)
+            values.append(f"{column}={text}")
+        if not kinds:
+            raise BadInput('select needs a field; write for example select("ts", "price")')
+        text = f"def {name}(row, out):\n    out.emit({', '.join(values)})\n"
+        return self.flat_map(generated.function(self._module, text, names), Record(f"{name}_row", kinds, None))
 
     @declares
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
@@ -85,28 +198,6 @@ class Stream:
         return self._app._add(Operator("stateful", _name(fn), self._operators, output, functions, state=state))
 
     @declares
-    def key_by(self, key: str) -> KeyedStream:
-        """This stream, keyed by an integer or text field."""
-        kind = self._record.fields.get(key)
-        if not _is_key(kind):
-            keys = [name for name, kind in self._record.fields.items() if _is_key(kind)]
-            raise BadInput(f"key_by({key!r}): {self._record.name} has the integer and text fields {', '.join(keys)}")
-        return KeyedStream(self, key)
-
-    @declares
-    def window(
-        self,
-        *,
-        size: int | str,
-        advance: int | str | None = None,
-        kind: str = "multi",
-        delay: int | str | None = None,
-        idle: int | str | None = None,
-    ) -> Windows:
-        """Begin the declaration of a windowed operator over this stream alone; see App.window."""
-        return Windows(self._app, (self,), size, advance, kind, delay, idle)
-
-    @declares
     def sink(self, name: str = "outputs") -> None:
         """End the pipeline: the rows that arrive here are the output of the application.
 
@@ -116,35 +207,59 @@ class Stream:
 
 
 class KeyedStream:
-    """A stream with a key. Each key has its own state, so operators can process keys in parallel."""
+    """Streams with a key. Each key has its own state, so operators can process keys in parallel."""
 
-    def __init__(self, stream: Stream, key: str):
-        self._stream, self._key = stream, key
+    def __init__(self, streams: tuple[Stream, ...], keys: Keys):
+        self._streams, self._keys = streams, keys
 
     @declares
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
+        if len(self._streams) > 1 or not self._keys.fields:
+            raise BadInput('process takes one stream whose key is a field; write stream.key_by("field").process(...)')
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        stream = self._stream
+        [stream], [key] = self._streams, self._keys.fields
         return stream._app._add(
-            Operator("partitioned", _name(fn), stream._operators, output, functions, key=self._key, state=state)
+            Operator("partitioned", _name(fn), stream._operators, output, functions, key=key, state=state)
         )
+
+    @declares
+    def distinct(self) -> Stream:
+        """The first row of each key. The memory grows with the number of keys."""
+        [stream, *_] = self._streams
+        name = stream._app._free("distinct")
+        text = f"def {name}(row, state, out):\n    if not state.is_known:\n        out.emit(row)\n"
+        text += "    state.is_known = True\n"
+        state = Record(f"{name}_state", {"is_known": boolean}, None)
+        return self.process(generated.function(stream._module, text), state, stream._record)
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError, with the method that was probably meant."""
-        near = did_you_mean(name, ("process", "window"))
-        raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process and window")
+        near = did_you_mean(name, ("process", "window", "distinct"))
+        raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process, window and distinct")
 
     @declares
     def window(
-        self, extent: Extent | CountWindow, early: int | str | None = None, lateness: int | str | None = None
+        self,
+        extent: Extent | CountWindow,
+        *,
+        delay: int | str | None = None,
+        idle: int | str | None = None,
+        early: int | str | None = None,
+        lateness: int | str | None = None,
     ) -> WindowedStream:
-        """The windows of each key: `tumbling(size)`, `sliding(size, every)`, `session(gap)` or `count_window(rows)`.
+        """The windows of each key: where `extent` says that they begin and end.
+
+        All durations may be text such as "1m", or names of parameters.
 
         Args:
-            extent: where windows begin and end.
-            early: the result so far of a key and window also leaves after each `early` rows; may be the name of a
+            extent: `tumbling(size)`, `sliding(size, every)`, `rolling(size)`, `session(gap)` or `count_window(rows)`.
+            delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
+                is that of the stream that is furthest behind. Default: the `delay` of the sources.
+            idle: A stream that is further behind the others than this, or that has had no row, delays no window.
+                None: tumbling and sliding windows wait for every stream. Others go by the latest row of any stream.
+            early: The result so far of a key and window also leaves after each `early` rows; may be the name of a
                 parameter.
-            lateness: windows take late rows for so long, and each of these makes the result leave again.
+            lateness: Windows take late rows for so long, and each of these makes the result leave again.
         """
-        return WindowedStream(self._stream, self._key, extent, early, lateness)
+        return WindowedStream(self._streams, self._keys, extent, delay, idle, early, lateness)

@@ -12,7 +12,7 @@ from tests.differential.generated import INDENT, MASKS, Table, Writer
 
 HEAD = """
 from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
-from streaming_core.api import record, text, u8, u16, u32
+from streaming_core.api import agg, record, rolling, session, sliding, text, u8, u16, u32
 
 app = App("dataflow")
 

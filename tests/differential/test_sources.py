@@ -22,7 +22,7 @@ EVENTS = 400
 HEAD = '''"""Drawn."""
 import numpy as np
 
-from streaming_core.api import App, Array, Param, Queue, boolean, f64, i32, i64, record, text, u8
+from streaming_core.api import App, Array, Param, Queue, boolean, f64, i32, i64, record, rolling, sliding, text, u8
 from streaming_core.generator import Draws
 
 app = App("drawn", params={"every": Param(3)})
@@ -131,9 +131,8 @@ def written(number):
     limits = [EVENTS if i == endless else r.choice([0, 5, 60, EVENTS]) for i in range(count)]
     parts = [stream(r, name, states, i, keys, limits[i], i == endless) for i, name in enumerate(names)]
     advance = r.randint(1, 9)
-    windows = [
-        f"*app.sources({', '.join(names)}), advance={advance}, size={advance + r.choice([0, 7, 33])}, kind={kind!r}"
-    ]
+    size = advance + r.choice([0, 7, 33])
+    windows = [f"{'rolling' if kind == 'single' else 'sliding'}({size}, every={advance})"]
     declared_keys = [KEYS[keys].format(keys=", ".join(f"keys_{i}" for i in range(count)))]
     updates = ", ".join(f"update_{i}" for i in range(count))
     functions = [f"state=({'State, ' * count}), update=({updates}), output=Output"]
@@ -147,9 +146,9 @@ def written(number):
         windows.append(f"delay={r.choice([0, 0, 30])}")
         declared_keys.append(f"multiplicity={r.choice(['set', 'bag'])!r}")
     generators = ", ".join(f"rows_{i}" for i in range(count))
-    declared = f"\nwindows = app.window({', '.join(windows)}).key_by({', '.join(declared_keys)})"
-    applied = f"windows.apply({', '.join(functions)}).sink()"
-    return HEAD + "\n".join([*parts, declared, applied, f"app.generates({generators})\n"])
+    keyed = f"\nkeyed = app.connect(*app.sources({', '.join(names)})).key_by({', '.join(declared_keys)})"
+    applied = f"keyed.window({', '.join(windows)}).apply({', '.join(functions)}).sink()"
+    return HEAD + "\n".join([*parts, keyed, applied, f"app.generates({generators})\n"])
 
 
 def agree(app, seed):

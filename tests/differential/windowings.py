@@ -23,13 +23,13 @@ class Windowing(Dataflow):
         self.fans, self.meetings = 1, 1  # maps make at most two rows of one
 
     def keys(self) -> tuple[str, str, int]:
-        """The arguments of `window` for the keys of one stream and of two, and the number of keys of a row."""
+        """The arguments of `key_by` for the keys of one stream and of two, and the number of keys of a row."""
         r = self.r
         if self.is_text:
-            return 'key="word"', 'key="word"', 1
+            return '"word"', '"word"', 1
         match r.randrange(3):
             case 0:
-                key = f'key="{r.choice(("a", "b", "n", "stream"))}"'
+                key = f'"{r.choice(("a", "b", "n", "stream"))}"'
                 return key, key, 1
             case 1:
                 count = r.randint(1, 4)
@@ -41,7 +41,7 @@ class Windowing(Dataflow):
         if r.random() < 0.3:
             body = [f"if {self.test({}, 1)}:", *(INDENT + line for line in body)]
         keys = self.function("finds", ["event", "keys"], body)
-        return f"key={name}, keys={keys}", f"key={name}, keys=({keys}, {keys})", count
+        return f"{name}, keys={keys}", f"{name}, keys=({keys}, {keys})", count
 
     def result(self, table: Table) -> str:
         """A function that puts out a few rows when a window has expired."""
@@ -98,10 +98,9 @@ class Windowing(Dataflow):
             update = f"({update}, {self.update(table, False, states[::-1])})"
             record = f"({record}, {record})"
         keys = [one if len(streams) == 1 else two]
-        windows = [*streams, f"kind={kind!r}", f"size={size}"]
+        extent = {"multi": "sliding", "single": "rolling"}.get(kind)
+        windows = [f"{extent}({size}, every={advance})" if extent else f"session({size})"]
         functions = [f"state={record}", f"update={update}"]
-        if kind != "session":
-            windows.append(f"advance={advance}")
         if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None
             windows.append(f"delay={r.choice((0, 0, 2, 9, 300))}, idle={idle}")
@@ -115,7 +114,7 @@ class Windowing(Dataflow):
         if kind == "single" and r.random() < 0.5:
             slides = self.function("slides", ["window", "row", *others], ["row.times += 1", "row.few[0] = 7"])
             functions.append(f"slide={slides}")
-        declared = f"app.window({', '.join(windows)}).key_by({', '.join(keys)})"
+        declared = f"app.connect({', '.join(streams)}).key_by({', '.join(keys)}).window({', '.join(windows)})"
         return f"{declared}.apply({', '.join(functions)}, output=Event)"
 
     def with_others(self, name: str, others: list[str]) -> str:

@@ -1,11 +1,19 @@
 """The declaration of a windowed operator in one call, for tests that vary single options."""
 
-WINDOWS = ("size", "advance", "kind", "delay", "idle")
-KEYS = ("key", "keys", "every", "multiplicity")
+from streaming_core.api import rolling, session, sliding
 
 
-def declare_window(owner, *streams, **options):
+def extent(size, advance=None, kind="multi"):
+    """The extent of this kind."""
+    if kind == "session":
+        return session(size)
+    return rolling(size, advance) if kind == "single" else sliding(size, advance)
+
+
+def declare_window(owner, *streams, size, advance=None, kind="multi", delay=None, idle=None, **options):
     """Declare a windowed operator of an application with streams, or of a stream, with the options of all its calls."""
-    windows = {name: options.pop(name) for name in WINDOWS if name in options}
-    keys = {name: options.pop(name) for name in KEYS if name in options}
-    return owner.window(*streams, **windows).key_by(**keys).apply(**options)
+    key = [options.pop(name) for name in ("key",) if options.get(name) is not None]
+    keys = {name: options.pop(name) for name in ("keys", "every", "multiplicity") if name in options}
+    options.pop("key", None)
+    keyed = (owner.connect(*streams) if streams else owner).key_by(*key, **keys)
+    return keyed.window(extent(size, advance, kind), delay=delay, idle=idle).apply(**options)

@@ -46,7 +46,7 @@ _NODES: dict[type[ast.AST], str] = {
     ast.Global: f"global variables; {_STATE}",
     ast.Nonlocal: f"global variables; {_STATE}",
     ast.NamedExpr: "assignments within an expression; assign on a separate line",
-    ast.For: "for loops with else or over anything but range(...); write for i in range(len(...))",
+    ast.For: "for loops with else or over anything but range(...) and queues; write for i in range(len(...))",
     ast.While: "while loops with else; move the else branch after the loop",
     ast.Pow: "`**`; multiply instead",
     ast.MatMult: "`@`; multiply in a loop",

@@ -12,6 +12,7 @@ from typing import Any
 
 from streaming_core.language.application import Transaction
 from streaming_core.language.record import CONTAINERS, Array, Queue, Record, Resolved, Scalar, Slot, Text, u32
+from streaming_core.language.source import by_position, is_over_rows, whole_row
 from streaming_core.language.typed import advice
 from streaming_core.language.typed.bound import Bound
 from streaming_core.language.typed.expressions import Expressions
@@ -110,6 +111,8 @@ class Reader(Expressions):
                 return [self.while_loop(node)]
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
                 return [self.for_loop(node, name, call)]
+            case ast.For(target=ast.Name(id=name), orelse=[]) if is_over_rows(node):
+                return [self.loop_over_rows(node, name)]
             case ast.Expr(value=ast.Call() as call):
                 return self.effect(call)
         raise self.foreign(node)
@@ -182,6 +185,25 @@ class Reader(Expressions):
         self.breaks.pop()
         self.assigned = before  # the loop may run zero times
         return Node("for", NONE, [bounds, turn], name)
+
+    def loop_over_rows(self, node: ast.For, name: str) -> Node:
+        """Type `for row in queue:`, whose body reads the rows and leaves the queue alone."""
+        queue = self.expression(node.iter)
+        if not isinstance(queue.kind, BoxKind) or not isinstance(queue.kind.type, Queue):
+            raise self.fail(node, f"a loop goes over range(...) or a queue, not over {queue.kind}")
+        written = ast.unparse(node.iter)
+        for inner in (one for statement in node.body for one in ast.walk(statement)):
+            match inner:
+                case ast.Name(id=known, ctx=ast.Store()) if known in (name, written):
+                    raise self.fail(inner, f"cannot assign to {known} in a loop over {written}; use another variable")
+                case ast.Call(func=ast.Attribute(value=owner, attr="append" | "popleft" | "clear" as method)) if (
+                    ast.unparse(owner) == written
+                ):
+                    raise self.fail(inner, f"a loop over {written} cannot call its {method}(); call it after the loop")
+        loop = by_position(node)
+        assert isinstance(loop.target, ast.Name)
+        assert isinstance(loop.iter, ast.Call)
+        return self.for_loop(loop, loop.target.id, loop.iter)
 
     def is_range(self, call: ast.Call) -> bool:
         """Whether a call is a call of Python's `range`."""
@@ -259,8 +281,22 @@ class Reader(Expressions):
         """Type `out.emit(field=value, ...)`."""
         assert self.output is not None  # a function with an `out` has an output record
         output = self.program.records[self.output]
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Name):
+            call = self.with_row(call, output)
         before, values = self.in_order(call, self.fields(call, "emit", output, output.event[0]))
         return [*before, Node("emit", NONE, values, output)]
+
+    def with_row(self, call: ast.Call, output: Resolved) -> ast.Call:
+        """Return `out.emit(row, field=value, ...)` with all fields by name; of no row, the call as it is."""
+        row = self.expression(call.args[0])
+        if not isinstance(row.kind, RowKind):
+            return call
+        fields = [name for name in output.event[0] if name != "seq"]
+        changed = {keyword.arg for keyword in call.keywords}
+        if missing := [name for name in fields if name not in changed and name not in row.kind.slots]:
+            reason = f"{row.kind.resolved.name} has no field {missing[0]}"
+            raise self.fail(call, f"emit({ast.unparse(call.args[0])}): {reason}; add {missing[0]}=...")
+        return whole_row(call, fields)
 
     def in_order(self, call: ast.Call, values: dict[str, Node]) -> tuple[list[Node], list[Node]]:
         """Assignments of values in written order, and the values in the order of the fields."""

@@ -7,7 +7,8 @@ HEAD = '''"""An application that breaks the language."""
 import numpy as np
 
 from streaming_core.api import (
-    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, f64, i64, record, text, u8,
+    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, f64, i64, record, sliding,
+    text, u8,
 )
 
 app = App("NAME", params={"k": Param(2), "word": Param("x"), "large": Param(1 << 70), "p": Param(True)})
@@ -120,7 +121,7 @@ class Key:
     word: text
 
 
-app.source(Event).window(advance=1, size="k").key_by(KEYS).apply(FUNCTIONS, state=State, output=Output).sink()
+app.source(Event).key_by(KEYS).window(sliding("k", every=1)).apply(FUNCTIONS, state=State, output=Output).sink()
 """
 TAIL = """
 
@@ -161,14 +162,13 @@ REFUSED = {
         ("while row.a:\n    pass\nelse:\n    pass",
          "`while row.a:`: operators do not support while loops with else; move the else branch after the loop"),
         ("for i in range(3):\n    pass\nelse:\n    pass",
-         "`for i in range(3):`: operators do not support for loops with else or over anything but range(...); write "
-         "for i in range(len(...))"),
+         "`for i in range(3):`: operators do not support for loops with else or over anything but range(...) and "
+         "queues; write for i in range(len(...))"),
         ("for i in row.items:\n    pass",
-         "`for i in row.items:`: operators do not support for loops with else or over anything but range(...); "
-         "write for i in range(len(...))"),
+         "a loop goes over range(...) or a queue, not over an array of u8"),
         ("for i, j in range(3):\n    pass",
-         "`for i, j in range(3):`: operators do not support for loops with else or over anything but range(...); "
-         "write for i in range(len(...))"),
+         "`for i, j in range(3):`: operators do not support for loops with else or over anything but range(...) and "
+         "queues; write for i in range(len(...))"),
         ("for i in range(0.5):\n    pass", "a float is not an integer; convert it with int(...)"),
         ("for i in range():\n    pass", "range() takes one to three integers"),
         ("range = 3\nfor i in range(3):  # here\n    pass", "cannot call `range`, which is not a function"),
@@ -293,6 +293,8 @@ REFUSED = {
          "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line"),
         # Emitted rows.
         ("out.emit(1, 2, 3)", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
+        ("out.emit(row, 2)", "emit() takes every field by name; write emit(n=..., line=..., items=...)"),
+        ("out.emit(row)", "emit(row): Event has no field n; add n=..."),
         ("out.emit(n=1)", "emit() is missing line, items; write emit(n=..., line=..., items=...)"),
         ("out.emit(n=1, line=row.line, items=row.items, m=1)",
          "emit() has no field m; write emit(n=..., line=..., items=...)"),
@@ -420,6 +422,10 @@ REFUSED = {
          "operators do not support recursion; write a loop", "one"),
     ],
     "queue": [
+        ("for one in state.waiting:\n    state.waiting.clear()  # here",
+         "a loop over state.waiting cannot call its clear(); call it after the loop"),
+        ("for one in state.waiting:\n    one = 3  # here",
+         "cannot assign to one in a loop over state.waiting; use another variable"),
         ("x = state.waiting[0]", "read a row of a queue field by field: queue[i].field"),
         ("x = state.waiting[0].missing", "Item has no field 'missing'; it has k, y"),
         ("x = state.waiting[0:1]", "slicing works only on a text, not on a queue"),
@@ -601,11 +607,13 @@ DECLARED = [
      "Param([])", r"NAME.py:\d+: Param: default must be True or False, an integer, a number or a text, got a list"),
     ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k must be at least 5, got 2"),
     ("app.source(Event).process",
-     "app.source(Event).key_by(lambda row: row.a).process", r"NAME.py:\d+: key_by: key must be a text, got <lambda>"),
+     "app.source(Event).key_by(lambda row: row.a).process",
+     r"NAME.py:\d+: key_by: key must be a text or a record; put @record \(not @dataclass\) above its class, "
+     "got <lambda>"),
     ("app.source(Event).process",
      "app.source(Event).map",
-     r"NAME.py:\d+: AttributeError: a stream has no method 'map'; it has flat_map, key_by, process, window, union "
-     "and sink"),
+     r"NAME.py:\d+: AttributeError: a stream has no method 'map' \(did you mean 'select' or 'flat_map'\?\); it has "
+     "filter, select, flat_map, key_by, process, window, union and sink"),
     ("@app.generates",
      "@app.generates()", r"NAME.py:\d+: write @app.generates above the generator, without parentheses"),
     ("def operate(",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Param, boolean, count_window, f64, i64, record, sliding, text, tumbling
+from streaming_core.api import App, Param, agg, boolean, count_window, f64, i64, record, sliding, text, tumbling
 from streaming_core.data.digest import format_digest
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.oracle.interpreter import Interpreter
@@ -67,27 +67,46 @@ def total(rows):
     return [(result,)]
 
 
-def top(rows):
+def frequent(rows):
     counts = Counts(row["number"] for row in rows)
     best = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:2]
     return [(rank, value, count) for rank, (value, count) in enumerate(best)]
 
 
+def greatest(rows):
+    """Ties: the row that came first. NaN is greater than every number."""
+    best = sorted(rows, key=lambda row: (not math.isnan(row["price"]), -row["price"]))[:2]
+    return [(rank, row["number"], row["price"], row["is_dear"]) for rank, row in enumerate(best)]
+
+
+def several(rows):
+    """Each aggregate of one operator."""
+    numbers, dear = [row["number"] for row in rows], [row["is_dear"] for row in rows]
+    [[price]], sums = total(rows), wrapped(sum(numbers))
+    values = (len(rows), sums, sums / len(rows), price / len(rows), len(set(numbers)), sum(dear))
+    return [(*values, *extreme(min, "number")(rows)[0], *extreme(max, "is_dear")(rows)[0], dear[0], rows[-1]["price"])]
+
+
+SEVERAL = {
+    "n": agg.count(), "total": agg.sum("number"), "mean": agg.avg("number"), "cost": agg.avg("price"),
+    "kinds": agg.count_distinct("number"), "dear": agg.sum("is_dear"), "least": agg.min("number"),
+    "dearest": agg.max("is_dear"), "opened": agg.first("is_dear"), "closed": agg.last("price"),
+}  # fmt: skip
+
+
 # For each key, the aggregates: their declaration, their fields, and the results for rows of a window and key.
 FAMILIES = {
     "name": [
-        (lambda windowed: windowed.count(), ["count"], lambda rows: [(len(rows),)]),
-        (lambda windowed: windowed.sum("number"), ["sum"], lambda rows: [(wrapped(sum(r["number"] for r in rows)),)]),
-        (lambda windowed: windowed.sum("is_dear"), ["sum"], lambda rows: [(sum(r["is_dear"] for r in rows),)]),
-        (lambda windowed: windowed.min("number"), ["min"], extreme(min, "number")),
-        (lambda windowed: windowed.max("is_dear"), ["max"], extreme(max, "is_dear")),
-        (lambda windowed: windowed.top_k("number", 2), ["rank", "value", "count"], top),
+        (lambda windowed: windowed.aggregate(**SEVERAL), [*SEVERAL], several),
+        (lambda windowed: windowed.top_k("number", 2), ["rank", "value", "count"], frequent),
+        (lambda windowed: windowed.top(2, by="price"), ["rank", "number", "price", "is_dear"], greatest),
     ],
     "number": [
-        (lambda windowed: windowed.sum("price"), ["sum"], total),
-        (lambda windowed: windowed.min("price"), ["min"], extreme(min, "price")),
-        (lambda windowed: windowed.max("price"), ["max"], extreme(max, "price")),
+        (lambda windowed: windowed.aggregate(total=agg.sum("price")), ["total"], total),
+        (lambda windowed: windowed.aggregate(least=agg.min("price")), ["least"], extreme(min, "price")),
+        (lambda windowed: windowed.aggregate(most=agg.max("price")), ["most"], extreme(max, "price")),
     ],
+    None: [(lambda windowed: windowed.aggregate(**SEVERAL), [*SEVERAL], several)],
 }  # fmt: skip
 # Extent, early, lateness.
 EXTENTS = {
@@ -107,7 +126,8 @@ def has_late(extent, family):
 def declared(extent, family):
     app = App("aggregates", params={"rows": Param(ROWS, minimum=1)})
     extent, early, lateness = EXTENTS[extent]
-    windowed = app.source(Row, delay=DELAY).key_by(family).window(extent, early, lateness)
+    rows = app.source(Row, delay=DELAY)
+    windowed = (rows.key_by(family) if family else rows).window(extent, early=early, lateness=lateness)
     for number, (declare, _, _) in enumerate(FAMILIES[family]):
         declare(windowed).sink(f"sink_{number}")
     if has_late(extent, family):
@@ -120,10 +140,10 @@ def of_rows(rows, key, size):
     """When the results of count windows leave, with which `ts` and key, and their rows."""
     rows_of = defaultdict(list)
     for row in rows:
-        kept = rows_of[row[key]]
+        kept = rows_of[row.get(key)]
         kept.append(row)
         if len(kept) % size == 0:
-            yield row["seq"], row["ts"], row[key], kept[-size:]
+            yield row["seq"], row["ts"], row.get(key), kept[-size:]
 
 
 def of_time(rows, key, extent, early, lateness):
@@ -144,12 +164,12 @@ def of_time(rows, key, extent, early, lateness):
         ends = [n * extent.advance + extent.size for n in range(first, row["ts"] // extent.advance + 1)]
         taken = [end for end in ends if end > highest - DELAY - (lateness or 0)]
         for end in taken:
-            window = kept[end, row[key]]
+            window = kept[end, row.get(key)]
             window.append(row)
             if end <= highest - DELAY:
-                closed.add((end, row[key]))  # its first result is that of a late row
+                closed.add((end, row.get(key)))  # its first result is that of a late row
             if end <= highest - DELAY or (early and len(window) % early == 0):
-                results.append((row["seq"], end, row[key], list(window)))
+                results.append((row["seq"], end, row.get(key), list(window)))
         if not taken:
             late.append(row)
     close(len(rows), math.inf)
@@ -181,7 +201,7 @@ def produced(outputs, family):
     fields.append(["seq", *Row.fields])
     rows = outputs.to_pylist()
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
-    return Counts((row["sink"], *shown(row[name] for name in fields[row["sink"]])) for row in rows)
+    return Counts((row["sink"], *shown(row.get(name) for name in fields[row["sink"]])) for row in rows)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -12,12 +12,14 @@ from streaming_core.api import (
     Array,
     Param,
     Set,
+    agg,
     boolean,
     count_window,
     f64,
     i8,
     i64,
     record,
+    rolling,
     session,
     sliding,
     text,
@@ -88,18 +90,20 @@ def top(rows, k):
 
 # The declaration, and the outputs for the rows of a window and shop.
 AGGREGATES = {
-    "count": (lambda windowed: windowed.count(), lambda rows: [(len(rows),)]),
-    "sum": (lambda windowed: windowed.sum("price"), lambda rows: [(sum(row["price"] for row in rows),)]),
-    "sum of integers": (lambda windowed: windowed.sum("item"), lambda rows: [(sum(row["item"] for row in rows),)]),
-    "min": (lambda windowed: windowed.min("item"), lambda rows: [(min(row["item"] for row in rows),)]),
-    "max": (lambda windowed: windowed.max("price"), lambda rows: [(max(row["price"] for row in rows),)]),
-    "top_k": (lambda windowed: windowed.top_k("item", 3), lambda rows: top(rows, 3)),
-}
+    name: (lambda windowed, one=one: windowed.aggregate(v=one), lambda rows, value=value: [(value(rows),)])
+    for name, one, value in (
+        ("count", agg.count(), len),
+        ("sum", agg.sum("price"), lambda rows: sum(row["price"] for row in rows)),
+        ("sum of integers", agg.sum("item"), lambda rows: sum(row["item"] for row in rows)),
+        ("min", agg.min("item"), lambda rows: min(row["item"] for row in rows)),
+        ("max", agg.max("price"), lambda rows: max(row["price"] for row in rows)),
+    )
+} | {"top_k": (lambda windowed: windowed.top_k("item", 3), lambda rows: top(rows, 3))}
 
 
 def declared(aggregate, extent, early=None, **app):
     application = App("shops", **app)
-    AGGREGATES[aggregate][0](application.source(Order).key_by("shop").window(extent, early)).sink()
+    AGGREGATES[aggregate][0](application.source(Order).key_by("shop").window(extent, early=early)).sink()
     application.generates(lambda *arguments: {})
     return application
 
@@ -187,7 +191,7 @@ def basket(rows):
 @pytest.mark.slow
 def test_a_custom_aggregate_restarts_with_each_count_window():
     app = App("baskets")
-    app.source(Order).key_by("shop").window(count_window(5)).aggregate(filled, Basket, bought, Bought).sink()
+    app.source(Order).key_by("shop").window(count_window(5)).apply(filled, Basket, Bought, bought).sink()
     app.generates(lambda *arguments: {})
     table = orders()
     of_shop = defaultdict(list)
@@ -203,7 +207,7 @@ def test_a_custom_aggregate_restarts_with_each_count_window():
 def test_a_custom_aggregate_emits_early_results():
     app = App("early_baskets")
     windowed = app.source(Order).key_by("shop").window(tumbling("1m"), early=4)
-    windowed.aggregate(filled_in_time, Basket, bought_in_time, Bought).sink()
+    windowed.apply(filled_in_time, Basket, Bought, bought_in_time).sink()
     app.generates(lambda *arguments: {})
     table, wanted = orders(), Counts()
     for (end, shop), rows in windows(table, MINUTE, MINUTE).items():
@@ -225,8 +229,8 @@ def averaged(window, state, out):
 @pytest.mark.slow
 def test_an_operator_can_follow_a_custom_aggregate():
     app = App("halves")
-    halves = app.source(Order).key_by("shop").window(tumbling("1h")).aggregate(average, Total, averaged, Mean)
-    halves.key_by("shop").window(tumbling("1d")).max("mean").sink()
+    halves = app.source(Order).key_by("shop").window(tumbling("1h")).apply(average, Total, Mean, averaged)
+    halves.key_by("shop").window(tumbling("1d")).aggregate(most=agg.max("mean")).sink()
     app.generates(lambda *arguments: {})
     table = orders()
     case = Case(app, app.bind(), table)
@@ -234,7 +238,7 @@ def test_an_operator_can_follow_a_custom_aggregate():
     for (end, shop), rows in windows(table, HOUR, HOUR).items():
         day = 24 * HOUR * (end // (24 * HOUR) + 1)
         largest[day, shop] = max(largest[day, shop], len(rows) / 2)
-    assert {(row["ts"], row["shop"]): row["max"] for row in case.outputs.to_pylist()} == largest
+    assert {(row["ts"], row["shop"]): row["most"] for row in case.outputs.to_pylist()} == largest
 
 
 @record
@@ -246,7 +250,7 @@ class Narrow:
 @pytest.mark.parametrize("extent", [tumbling(100), sliding(100, every=100), session(100), count_window(1)])
 def test_the_end_of_a_window_may_lie_beyond_the_type_of_ts(extent):
     app = App("narrow")
-    app.source(Narrow).key_by("key").window(extent).count().sink()
+    app.source(Narrow).key_by("key").window(extent).aggregate(count=agg.count()).sink()
     app.generates(lambda *arguments: {})
     rows = pa.table({"seq": [0], "ts": [127], "key": [-128]}).cast(Narrow.resolve({}).arrow(("seq",)))
     machine = Interpreter(app, {})
@@ -269,19 +273,39 @@ def test_durations_use_the_application_s_unit_of_time():
     ("declare", "why"),
     [
         (lambda stream: stream.key_by("shop").window("1m"), 'window: extent must be tumbling("1m"), '),
-        (lambda stream: stream.key_by("shop").window(tumbling("1 minute")).count(), "'1 minute' is not a duration"),
-        (lambda stream: stream.key_by("shop").window(tumbling("5us")).count(), "'5us' is no whole number"),
-        (lambda stream: stream.key_by("shop").window(tumbling("1m")).sum("shop"), "sum('shop'): Order has the number"),
+        (lambda stream: stream.window(tumbling("1 minute")).top_k("item", 1), "'1 minute' is not a duration"),
+        (lambda stream: stream.key_by("shop").window(tumbling("5us")).top_k("item", 1), "'5us' is no whole number"),
+        *((lambda stream, columns=columns: stream.key_by("shop").window(tumbling("1m")).aggregate(**columns), why)
+          for columns, why in (
+              ({"n": agg.sum("shop")}, "aggregate: n=agg.sum('shop'): shop is no number; Order has the number fields"),
+              ({"n": agg.max("pric")}, "aggregate: n=agg.max('pric'): unknown field 'pric' (did you mean 'price'?)"),
+              ({"n": agg.count_distinct("price")}, "n=agg.count_distinct('price'): keys of Set must be integers"),
+              ({}, "aggregate needs an aggregate; write for example aggregate(n=agg.count())"),
+              ({"ts": agg.count()}, "aggregate: ts is the end of the window; rename the field"),
+              ({"shop": agg.count()}, "aggregate: the key shop has the name of a field of the result; rename it"),
+              ({"seq": agg.count()}, "aggregate: the field name 'seq' is reserved; rename the field"),
+              ({"rows_so_far": agg.count()}, "aggregate: the field name 'rows_so_far' is reserved"),
+              ({"n": agg.count}, "aggregate: n must be an aggregate such as agg.count() or agg.max("),
+              ({"n": agg}, "aggregate: n must be an aggregate such as"),
+          )),
+        (lambda stream: stream.window(tumbling("1m")).top(0, by="price"), "top must be at least 1"),
+        (lambda stream: stream.window(tumbling("1m")).top(1, by="shop"), "top('shop'): Order has the number fields"),
+        (lambda stream: stream.window(tumbling("1m")).top(1, by="price"), "shop is no number, and top keeps numbers"),
+        (lambda stream: stream.window(rolling("1m")).aggregate(n=agg.count()), "aggregate does not go with rolling"),
+        (lambda stream: stream._app.connect(stream, stream).window(tumbling("1m")).aggregate(n=agg.count()),
+         "aggregate takes one stream; unite the streams with union, or write apply"),
+        (lambda stream: stream.key_by(every=2).window(count_window(3)), "count_window takes one stream, and fields as"),
+        (lambda stream: stream.key_by(every=2).process(average, Total, Mean), "process takes one stream whose key is"),
         (lambda stream: stream.key_by("shop").window(tumbling("1m")).top_k("price", 3), "needs an integer field price"),
-        (lambda stream: stream.key_by("ts").window(tumbling("1m")).count(), "count: the key ts has the name of a"),
-        (lambda stream: stream.key_by("shop").window(count_window(0)), "the number of rows must be at least 1, or"),
+        (lambda stream: stream.key_by("ts").window(tumbling("1m")).top_k("item", 1), "top_k: the key ts has the name"),
+        (lambda stream: stream.key_by("shop").window(count_window(0)), "count_window must be at least 1, or the name"),
         (lambda stream: stream.key_by("shop").window(count_window(True)),
          "rows must be an integer or a text, got True"),
         (lambda stream: stream.key_by("shop").window(count_window("row")), "unknown parameter 'row' (did you mean"),
         (lambda stream: stream.key_by("shop").window(count_window("free")), "parameter free must be an integer with"),
-        (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=-1), "early: the number of rows must be at"),
+        (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=-1), "early must be at least 1, or the"),
         (lambda stream: stream.key_by("shop").window(count_window(5), early=2), "early does not go with count_window"),
-        (lambda stream: stream.key_by("shop").window(tumbling("1m"), 2).aggregate(average, Rows, averaged, Mean),
+        (lambda stream: stream.key_by("shop").window(tumbling("1m"), early=2).apply(average, Rows, Mean, averaged),
          "the field name 'rows_so_far' is reserved"),
     ],
 )  # fmt: skip
@@ -294,9 +318,13 @@ def test_an_invalid_declaration_is_refused(declare, why):
 
 def test_an_unknown_method_is_refused_with_the_known_ones():
     keyed = App("shops").source(Order).key_by("shop")
-    with pytest.raises(AttributeError, match=r"a keyed stream has no method 'count'; it has process and window"):
+    with pytest.raises(
+        AttributeError, match=r"a keyed stream has no method 'count'; it has process, window and distinct"
+    ):
         keyed.count()
-    with pytest.raises(AttributeError, match=r"it has count, sum, min, max, top_k, aggregate and late"):
+    with pytest.raises(AttributeError, match=r"method 'mean'; it has aggregate, apply, top, top_k and late"):
         keyed.window(tumbling("1m")).mean("price")
+    with pytest.raises(AttributeError, match=r"has no method 'max'; write \.aggregate\(n=agg\.max\(\"field\"\)\)"):
+        keyed.window(tumbling("1m")).max("price")
     with pytest.raises(BadInput, match=r"unit of time"):
         App("shops", time="minute")

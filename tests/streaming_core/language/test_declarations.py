@@ -14,8 +14,8 @@ HEAD = '''"""An application with wrong values."""
 import math
 
 from streaming_core.api import (
-    App, Array, Counter, Map, Param, Profile, Queue, Ring, Set, TopK, boolean, count_window, f64, i64, record, session,
-    sliding, text, tumbling, u8,
+    App, Array, Counter, Map, Param, Profile, Queue, Ring, Set, TopK, agg, boolean, count_window, f64, i64, record,
+    rolling, session, sliding, text, tumbling, u8,
 )
 
 app = App(NAME, params={"k": Param(2, minimum=1), "word": Param("x")})
@@ -110,7 +110,7 @@ stranger = other.source(Right)
 '''
 ONE = "left = app.source(Left, delay=«None»)\n"
 TWO = "left, right = app.sources(«Other», «Right», delay=«None»)\napp.generates(ones, ones)\n"
-WINDOWED = "left.key_by('k').window(«tumbling(10)», early=«None», lateness=«None»)"
+WINDOWED = "left.key_by('k').window(«tumbling(10)», delay=«None», idle=«None», early=«None», lateness=«None»)"
 # Declarations, whose values stand in « ».
 DECLARED = [
     ONE + "left.flat_map(«work», «Right», scratch=«None»).sink(«'outputs'»)",
@@ -118,21 +118,20 @@ DECLARED = [
     ONE + "left.key_by(«'k'»).process(«keep», state=«State», output=«Right», flush=«gone»).sink()",
     ONE + "left.flat_map(work, Right).sink(«'a'»)\nleft.flat_map(keep_all, Right).sink(«'b'»)",
     TWO + "left.flat_map(work, Right).union(«right», «right»).sink()",
-    ONE + f"{WINDOWED}.count(name=«'count'»).sink()",
-    ONE + f"{WINDOWED}.late(name=«'late'»).sink()",
-    ONE + f"{WINDOWED}.sum(«'v'», name=«None»).sink()",
-    ONE + f"{WINDOWED}.min(«'x'», name=«None»).sink()",
-    ONE + f"{WINDOWED}.max(«'v'», name=«None»).sink()",
-    ONE + f"{WINDOWED}.top_k(«'v'», «3», name=«None»).sink()",
-    ONE + f"{WINDOWED}.aggregate(«update», «State», «total», «Right»).sink()",
-    ONE + "left.key_by('line').window(tumbling(«10», delay=«2»)).count().sink()",
-    ONE + "left.key_by('line').window(sliding(«10», every=«5», delay=«2»)).count().sink()",
-    ONE + "left.key_by('k').window(session(«10»)).count().sink()",
-    ONE + "left.key_by('k').window(count_window(«10»)).sum('v').sink()",
-    ONE + "windows = left.window(size=«10», advance=«10», kind=«'multi'», delay=«0», idle=«None»)\n"
-    "windows.key_by(«'k'», keys=«None», every=«None», multiplicity=«'set'»)"
+    ONE + f"{WINDOWED}.aggregate(n=«agg.count()», v=«agg.max('v')»).sink()",
+    ONE + f"{WINDOWED}.late().sink()",
+    ONE + f"{WINDOWED}.aggregate(a=agg.sum(«'v'»), b=agg.avg(«'x'»), c=agg.count_distinct(«'v'»)).sink()",
+    ONE + f"{WINDOWED}.aggregate(a=agg.min(«'x'»), b=agg.max(«'x'»), c=agg.first(«'v'»), d=agg.last(«'x'»)).sink()",
+    ONE + f"{WINDOWED}.top(«2», by=«'x'»).sink()",
+    ONE + f"{WINDOWED}.top_k(«'v'», «3»).sink()",
+    ONE + f"{WINDOWED}.apply(«update», «State», «Right», «total», slide=«None»).sink()",
+    ONE + "left.key_by('line').window(tumbling(«10»)).aggregate(n=agg.count()).sink()",
+    ONE + "left.key_by('line').window(sliding(«10», every=«5»)).aggregate(n=agg.count()).sink()",
+    ONE + "left.key_by('k').window(session(«10»)).aggregate(n=agg.count()).sink()",
+    ONE + "left.key_by('k').window(count_window(«10»)).aggregate(n=agg.count()).sink()",
+    ONE + "left.key_by(«'k'», keys=«None», every=«None», multiplicity=«'set'»).window(rolling(«10», every=«1»))"
     ".apply(«update», «State», «Right», result=«total», slide=«None»).sink()",
-    TWO + "app.window(«left», «right», size=«10», advance=«10»).key_by('k')"
+    TWO + "app.connect(«left», «right»).key_by(«'k'»).window(tumbling(10))"
     ".apply(«(meet, meet)», «(State, State)», «Right», result=«totals»).sink()",
     TWO + "app.join(«left», «right», «'k'», within=«5», band=«None», name=«'join'»).sink()",
     TWO + "app.join(left, right, on=«'k'», within=«5», band=«{'w': ('w', 3)}»).sink()",
@@ -159,7 +158,7 @@ WRONG = [
     "'a b'", "'é'", "'class'", "'x' * 300", "'\\0'", "b'k'", "'single'", "'session'", "'hash'", "()", "[]", "{}",
     "set()", "('k',)", "['k']", "{'k': 1}", "{'k': ('k', 1)}", "{'w': 'w'}", "object()", "len",
     "lambda row, out: None", "print", "App", "app", "other", "stranger", "stranger.key_by('k')",
-    "stranger.window(size=5, advance=5)", "stranger.window(size=5, advance=5).key_by", "Left", "Right", "State", "int",
+    "stranger.window(tumbling(5))", "agg", "agg.count()", "agg.count", "Left", "Right", "State", "int",
     "i64", "f64", "boolean", "text", "Array[i64, 2]", "Set[i64]", "TopK[1]", "Queue[Right]", "Param(1)", "work",
     "keep", "update", "tumbling(3)", "session(3)", "count_window(2)", "(work, work)", "(State, State)", "NAME", "...",
 ]  # fmt: skip
@@ -197,7 +196,7 @@ def test_declarations_are_valid_before_their_values_go_wrong(package):
         (ONE + "left.flat_map(work, Right).sink(1)", "sink: name must be a text, got 1"),
         (ONE + "left.flat_map(work, Right).sink(None)", "sink: name must be a text, got None"),
         (ONE + "left.key_by('k').window(tumbling(10)).top_k('v', '').sink()", "unknown parameter ''"),
-        (ONE + "left.key_by('k').window(tumbling('٣s')).count().sink()", "'٣s' is not a duration"),
+        (ONE + "left.key_by('k').window(tumbling('٣s')).top_k('v', 1).sink()", "'٣s' is not a duration"),
         (TWO + "app.join(right, right, 'k', within=5).sink()", "two fields of the result are called right_w"),
         (TWO + "app.join(left, right, 'ts', within=5).sink()", "join on 'ts': the result has a field ts of its own"),
         *(

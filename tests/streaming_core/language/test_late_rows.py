@@ -57,10 +57,10 @@ def test_a_sink_needs_a_value_for_each_column():
     ("extent", "more", "why"),
     [
         (session(5), {"lateness": 5}, "lateness goes with tumbling and sliding windows"),
-        (count_window(5), {"lateness": 5}, "lateness goes with tumbling and sliding windows"),
+        (count_window(5), {"lateness": 5}, "lateness does not go with count_window; remove it"),
         (tumbling(5), {"lateness": 5, "early": 3}, "without early"),
         (tumbling(5), {"lateness": -1}, "must be durations such as '30s', or numbers from 0, not -1 and 0"),
-        (tumbling(5, delay="wait"), {"lateness": 1}, "not 1 and 'wait'"),
+        (tumbling(5), {"lateness": 1, "delay": "wait"}, "not 1 and 'wait'"),
     ],
 )
 def test_an_invalid_lateness_is_refused(extent, more, why):

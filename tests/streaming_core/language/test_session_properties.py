@@ -109,7 +109,7 @@ def sessions(rows, gap, delay):
 def test_a_session_holds_the_rows_of_a_key_without_a_gap(seed, gap, delay):
     app = App("sessions", params={"gap": Param(gap), "delay": Param(delay)})
     windows = app.source(Click, delay="delay").flat_map(passed, Click).key_by("user").window(session("gap"))
-    windows.aggregate(take, Taken, burst, Burst).sink("bursts")
+    windows.apply(take, Taken, Burst, burst).sink("bursts")
     windows.top_k("small", 1).sink("top")
     windows.late().sink("late")
     app.generates(lambda *arguments: {})
@@ -147,7 +147,7 @@ def test_sessions_with_a_delay_that_cannot_keep_their_rows_are_refused():
     app = App("sessions")
     one = app.source(Click, delay=5)
     other = one.flat_map(lambda row, out: None, Record("Many", {"ts": i64, "many": Array(i64, 3)}, None))
-    for streams, why in (((one, one), "take one stream"), ((other,), "leave many out with flat_map")):
-        keyed = app.window(*streams, size=5, kind="session").key_by(every=2)
+    for streams, why in (((one, one), "take one stream"), ((other,), "leave many out with select")):
+        keyed = app.connect(*streams).key_by(every=2).window(session(5))
         with pytest.raises(BadInput, match=why):
             keyed.apply((numbered,) * len(streams), (Taken,) * len(streams), Burst, burst)

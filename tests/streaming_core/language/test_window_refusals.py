@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from streaming_core.api import App, Ring, i64, record
+from streaming_core.api import App, Ring, i64, record, tumbling
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
@@ -33,7 +33,7 @@ def slid(window, state):
     [
         ({"advance": 0}, "window: advance must be between 1 and 2305843009213693952, got 0"),
         ({"advance": -3}, "window: advance must be between"),
-        ({"advance": True}, "window: advance must be an integer, a text or None, got True"),
+        ({"advance": True}, "sliding: every must be an integer or a text, got True"),
         ({"size": 0}, "window: size must be between 1 and 2305843009213693952, got 0"),
         ({"size": 1 << 63}, "window: size must be between"),
         ({"size": "f"}, "window: size must be between"),
@@ -45,24 +45,21 @@ def slid(window, state):
         ({"size": 1 << 61}, "window: a row has 1,152,921,504,606,846,976 windows (size / advance); at most 65,536"),
         ({"size": 1 << 40, "kind": "single", "slide": slid}, "window: a row has 549,755,813,888 windows"),
         ({"size": 1 << 17, "keys": None, "key": None, "every": 17}, "a row has 65,536 windows (size / advance) of 17"),
-        ({"kind": "some"}, "window summed: unknown kind 'some'; known: multi, single, session"),
-        ({"kind": "session"}, 'window summed: kind "session" has no advance'),
-        ({"advance": None}, 'window summed: kind "multi" needs an advance'),
-        ({"kind": "session", "advance": None, "slide": slid}, 'window summed: slide works only with kind="single"'),
+        ({"kind": "session", "slide": slid}, "window summed: slide goes only with rolling windows; remove slide, or"),
         ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, or a parameter with one of"),
         ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, or a parameter with one of"),
-        ({"every": 3}, "window summed: declare the keys in one way"),
-        ({"keys": None}, "window summed: declare the keys in one way"),
-        ({"key": "value"}, "window summed: declare the keys in one way"),
-        ({"key": None, "keys": None}, "window summed: declare the keys in one way"),
-        ({"key": "absent", "keys": None}, "window summed: all streams need a field 'absent' of the same type"),
-        ({"key": Sorted}, "window summed: key field rate must be an integer or a text"),
-        ({"keys": (pairs, pairs)}, "window summed: each stream needs one keys function; got 2 for 1 streams"),
+        ({"every": 3}, "key_by takes the key in one way"),
+        ({"keys": None}, "key_by takes the key in one way"),
+        ({"key": "value"}, "key_by takes the key in one way"),
+        ({"key": None, "keys": None}, "key_by takes the key in one way"),
+        ({"key": "absent", "keys": None}, "key_by('absent'): Event has the integer and text fields ts,"),
+        ({"key": Sorted}, "key_by: key field rate must be an integer or a text"),
+        ({"keys": (pairs, pairs)}, "key_by: each stream needs one keys function; got 2 for 1 streams"),
         (
             {"update": (summed, summed)},
             "window summed: each stream needs one update function and one state; got 2 updates and 1 states",
         ),
-        ({"slide": slid}, "window summed: slide works only with kind"),
+        ({"slide": slid}, "window summed: slide goes only with rolling"),
         ({"result": slid}, "takes 2 arguments, but the call passes 3"),
     ],
 )
@@ -74,12 +71,10 @@ def test_invalid_windows_are_refused(changed, message):
 def test_windows_require_rows_with_time():
     app = App("untimed")
     with pytest.raises(BadInput, match=r"window <lambda>: record Untimed\(n\) needs an integer field ts"):
-        app.source(Untimed).window(size=1, advance=1).key_by(every=1).apply(
-            update=lambda *args: None, state=Sum, output=Output
-        )
+        app.source(Untimed).window(tumbling(1)).apply(update=lambda *args: None, state=Sum, output=Output)
     other = App("other").source(Event)
     with pytest.raises(BadInput, match="a stream of app other"):
-        app.window(other, size=1, advance=1).key_by(every=1).apply(update=summed, state=Sum, output=Output)
+        app.connect(other)
 
 
 def divides(row, window, state, out):
@@ -101,9 +96,7 @@ def test_both_readers_name_a_failing_operator_with_its_event(make):
 def test_an_operator_of_two_streams_cannot_run_alone():
     app = App("two")
     source = app.source(Event)
-    app.window(source, source, size=1, advance=1).key_by(every=1).apply(
-        update=(both, both), state=(Sum, Sum), output=Output
-    ).sink()
+    app.connect(source, source).window(tumbling(1)).apply(update=(both, both), state=(Sum, Sum), output=Output).sink()
     for part in (app.only, app.upto):
         with pytest.raises(BadInput, match="two: cannot record or run both alone, because it takes several streams"):
             part("both")

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Param, Ring, i64, record
+from streaming_core.api import App, Param, Ring, i64, record, session, sliding
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
 from streaming_core.run import one_pass
@@ -16,7 +16,7 @@ from streaming_core.run.way import Pinned
 from tests.differential.case import Events
 from tests.streaming_core.language.windowed import Event, Output, Pair, Sum, emit_sums, interpreted, pairs, summed
 from tests.support.draws import seeds, some
-from tests.support.windows import declare_window
+from tests.support.windows import declare_window, extent
 
 # --- any windows -----------------------------------------------------------------------------------------------------
 
@@ -59,8 +59,8 @@ def test_windows_match_their_definition(seed, multiplicity):
     ts = np.cumsum(steps) - 5 - (rng.integers(0, 2 * delay + 1, 120) if delay else 0)  # some too late, some below zero
     rows = [(int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in ts]
     app = App("sums", params={"advance": Param(advance), "late": Param(delay), "multiplicity": Param("set")})
-    app.source(Event).window(size=size, advance="advance", delay="late").key_by(
-        Pair, keys=pairs, multiplicity="multiplicity" if seed % 3 else multiplicity
+    app.source(Event).key_by(Pair, keys=pairs, multiplicity="multiplicity" if seed % 3 else multiplicity).window(
+        sliding(size, "advance"), delay="late"
     ).apply(update=summed, state=Sum, output=Output, result=emit_sums).sink()
     outputs, interpreter = interpreted(app, rows, multiplicity=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
@@ -111,7 +111,7 @@ def test_a_sliding_single_window_equals_multiple_windows(seed):
         ("multi", Sum, summed, emit_sums, None), ("single", Recent, remembered, recalled, purge)
     ):  # fmt: skip
         app = App(f"sums_{kind}")
-        app.source(Event).window(size=size, advance=advance, kind=kind).key_by(Pair, keys=pairs).apply(
+        app.source(Event).key_by(Pair, keys=pairs).window(extent(size, advance, kind)).apply(
             update=update, state=state, output=Output, result=result, slide=slide
         ).sink()
         outputs, interpreter = interpreted(app, rows)
@@ -154,7 +154,7 @@ def test_sessions_match_their_definition(seed, base):
     steps = np.cumsum(rng.choice([0, 0, 1, 2, 40], 120)) + 30 - rng.choice([0, 0, 3, 30], 120)
     rows = [(base + int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in steps]
     app = App("sessions", params={"gap": Param(gap)})
-    app.source(Event).window(size="gap", kind="session").key_by(Pair, keys=pairs).apply(
+    app.source(Event).key_by(Pair, keys=pairs).window(session("gap")).apply(
         update=summed, state=Sum, output=Output, result=emit_sums
     ).sink()
     outputs, interpreter = interpreted(app, rows)
@@ -174,7 +174,7 @@ def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
     group = key_group((0,))
     one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
-    app.source(Event).window(size=10, kind="session").key_by("value").apply(
+    app.source(Event).key_by("value").window(session(10)).apply(
         update=summed, state=Sum, output=Output, result=emit_value
     ).sink()
     rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core.api import App, i64, record, text
+from streaming_core.api import App, i64, record, sliding, text
 from streaming_core.apps import registry
 from streaming_core.apps.wc import Count, Counted, Sentence, Word
 from streaming_core.data import workload
@@ -355,7 +355,7 @@ def passing():
 
     app = App("passing")
     rows = app.source(Moment).flat_map(words, Moment)
-    windows = rows.window(size=30, advance=10).key_by("line").apply(update=met, state=Sum, output=Ended, result=ended)
+    windows = rows.key_by("line").window(sliding(30, every=10)).apply(met, Sum, Ended, ended)
     windows.flat_map(frequent, Ended).sink()
 
     @app.generates

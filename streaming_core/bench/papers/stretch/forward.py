@@ -8,7 +8,7 @@ As in the paper's operator 15, every instance forwards every row, so a row leave
 rows in the order of `seq`, even if their `ts` are equal.
 """
 
-from streaming_core.api import App, Param, i64, record, text
+from streaming_core.api import App, Param, i64, record, rolling, text
 from streaming_core.generator.tweets import TWEETS, Tweet, tweets
 
 app = App(
@@ -56,9 +56,9 @@ def forward(row, window, evens, odds, out):
 
 
 source = app.source(Tweet)
-windows = app.window(
-    source.flat_map(even, Tweet), source.flat_map(odd, Tweet), size=1, advance=1, kind="single"
-).key_by(every="copies")
-windows.apply(update=(forward, forward), state=(Nothing, Nothing), output=Forwarded).sink()
+streams = app.connect(source.flat_map(even, Tweet), source.flat_map(odd, Tweet))
+streams.key_by(every="copies").window(rolling(1)).apply(
+    update=(forward, forward), state=(Nothing, Nothing), output=Forwarded
+).sink()
 
 app.generates(tweets)

@@ -9,7 +9,7 @@ tweet repeats counts once.
 
 import numpy as np
 
-from streaming_core.api import App, Param, i64, record, text
+from streaming_core.api import App, Param, i64, record, sliding, text
 from streaming_core.apps.wordcount import Count, count
 from streaming_core.generator.tweets import (
     LONGEST_WINDOW,
@@ -85,7 +85,7 @@ def counted(window, state, out):
     out.emit(ts=window.end, first=window.key.first, second=window.key.second, n=state.n)
 
 
-windows = app.source(Tweet).window(size="size", advance="advance").key_by(Pair, keys=pairs)
+windows = app.source(Tweet).key_by(Pair, keys=pairs).window(sliding("size", every="advance"))
 windows.apply(update=count, state=Count, output=Counted, result=counted).sink()
 
 app.generates(tweets)

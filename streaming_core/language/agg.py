@@ -1,0 +1,160 @@
+"""Aggregates: what `aggregate` of a windowed stream computes of the rows of a key and window.
+
+    bids.key_by("auction").window(tumbling("1m")).aggregate(n=agg.count(), top=agg.max("price"), mean=agg.avg("price"))
+
+An aggregate becomes a field of the state, the statements that take a row into it, and the expression of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streaming_core.errors import BadInput, unknown
+from streaming_core.language.declaration import declares
+from streaming_core.language.record import Array, FieldType, Record, Scalar, Set, f64, i64, unfit
+
+# The field of a state that counts its rows. Statements see the number of the rows before theirs.
+ROWS = "rows_so_far"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An aggregate of one operator, for the fields of its rows.
+
+    Attributes:
+        kind: The type of the result.
+        result: The expression of the result.
+        state: The type of the field of the state, if it needs one.
+        update: The statements that take a row.
+        counts: Whether the aggregate reads the number of rows.
+    """
+
+    kind: FieldType
+    result: str
+    state: FieldType | None = None
+    update: tuple[str, ...] = ()
+    counts: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate, before it knows the rows: `part(state, row, kind)` takes two expressions and the field's type."""
+
+    WORDS: ClassVar[str] = 'an aggregate such as agg.count() or agg.max("price")'
+
+    name: str
+    field: str | None
+    part: Callable[[str, str, FieldType], Part]
+
+    def of(self, record: Record, column: str) -> Part:
+        """This aggregate of rows of a record; its field of the state has the name of the column.
+
+        Raises:
+            BadInput: The record has no such field, or the field has another type.
+        """
+        field = self.field
+        if field is None:
+            return self.part(f"state.{column}", "", i64)
+        call = f"aggregate: {column}=agg.{self.name}({field!r})"
+        if field not in record.fields:
+            raise BadInput(f"{call}: {unknown('field', field, record.fields)}")
+        kind = record.fields[field]
+        if self.name == "count_distinct" and (reason := unfit(_values(kind))):
+            raise BadInput(f"{call}: {reason}")
+        if self.name in _OF_NUMBERS and not isinstance(kind, Scalar):
+            numbers = ", ".join(name for name, kind in record.fields.items() if isinstance(kind, Scalar))
+            raise BadInput(f"{call}: {field} is no number; {record.name} has the number fields {numbers}")
+        return self.part(f"state.{column}", f"row.{field}", kind)
+
+
+_OF_NUMBERS = {"sum", "avg", "min", "max"}
+
+
+def _values(kind: FieldType) -> Set:
+    return Set(kind)  # type: ignore[arg-type]  # unfit refuses what no set holds
+
+
+def _total(kind: FieldType) -> Scalar:
+    return f64 if isinstance(kind, Scalar) and kind.is_float else i64
+
+
+@declares
+def count() -> Aggregate:
+    """The number of rows: i64."""
+    return Aggregate("count", None, lambda state, row, kind: Part(i64, f"state.{ROWS}", counts=True))
+
+
+@declares
+def sum(field: str) -> Aggregate:
+    """The sum of a number field: i64, which wraps around, or f64. Floats are added in the order of the rows."""
+    return Aggregate(
+        "sum", field, lambda state, row, kind: Part(_total(kind), state, _total(kind), (f"{state} += {row}",))
+    )
+
+
+@declares
+def avg(field: str) -> Aggregate:
+    """The mean of a number field: f64, the sum divided by the number of rows. The sum of integers is exact."""
+    return Aggregate(
+        "avg",
+        field,
+        lambda state, row, kind: Part(
+            f64, f"float({state}) / float(state.{ROWS})", _total(kind), (f"{state} += {row}",), True
+        ),
+    )
+
+
+@declares
+def min(field: str) -> Aggregate:
+    """The least value of a number field: i64 or f64. NaN is greater than every number, and -0.0 counts as 0.0."""
+    return Aggregate("min", field, lambda state, row, kind: _extreme("<", state, row, kind))
+
+
+@declares
+def max(field: str) -> Aggregate:
+    """The greatest value of a number field, with the order of `min`."""
+    return Aggregate("max", field, lambda state, row, kind: _extreme(">", state, row, kind))
+
+
+def _extreme(sign: str, state: str, row: str, kind: FieldType) -> Part:
+    value, taken, is_better = _total(kind), row, f"{row} {sign} {state}"
+    if value is f64:
+        greatest = state if sign == "<" else row  # NaN, which alone differs from itself
+        is_better, taken = f"{is_better} or {greatest} != {greatest}", f"{row} + 0.0"  # 0.0 of -0.0
+    return Part(value, state, value, (f"if state.{ROWS} == 0 or {is_better}:", f"    {state} = {taken}"), True)
+
+
+@declares
+def count_distinct(field: str) -> Aggregate:
+    """The number of different values of an integer field: i64. The state keeps each value once."""
+    return Aggregate(
+        "count_distinct",
+        field,
+        lambda state, row, kind: Part(i64, f"len({state})", _values(kind), (f"{state}.add({row})",)),
+    )
+
+
+@declares
+def first(field: str) -> Aggregate:
+    """The value that a field has in the first row, with the type of the field. Rows count in the order they come in."""
+    return Aggregate("first", field, _first)
+
+
+@declares
+def last(field: str) -> Aggregate:
+    """The value that a field has in the last row, with the type of the field. Rows count in the order they come in."""
+    return Aggregate("last", field, lambda state, row, kind: Part(kind, state, kind, _copied(state, row, kind)))
+
+
+def _first(state: str, row: str, kind: FieldType) -> Part:
+    copied = (f"    {line}" for line in _copied(state, row, kind))
+    return Part(kind, state, kind, (f"if state.{ROWS} == 0:", *copied), True)
+
+
+def _copied(state: str, row: str, kind: FieldType) -> tuple[str, ...]:
+    """The statements that copy a value into a field of a state."""
+    if isinstance(kind, Array):
+        return f"for i in range(len({row})):", f"    {state}[i] = {row}[i]"
+    return (f"{state} = {row}",)
