@@ -12,7 +12,7 @@ from tests.differential.generated import INDENT, MASKS, Table, Writer
 
 HEAD = """
 from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
-from streaming_core.api import agg, record, rolling, session, sliding, text, u8, u16, u32
+from streaming_core.api import agg, count_window, record, rolling, session, sliding, text, u8, u16, u32
 
 app = App("dataflow")
 
@@ -73,7 +73,10 @@ class Dataflow(Writer):
         }
         if self.is_text:
             values["word"] = r.choice(("event.word", "event.word", "event.word[0:2]", "event.word[1:]"))
-        return f"out.emit({', '.join(f'{name}={value}' for name, value in values.items())})"
+        row = ""
+        if r.random() < 0.4:  # the other fields come from the event
+            row, values = "event, ", {name: value for name, value in values.items() if r.random() < 0.5}
+        return f"out.emit({row}{', '.join(f'{name}={value}' for name, value in values.items())})"
 
     def emissions(self, rows: dict, few: str = "event.few") -> list[str]:
         """No row, one, or many."""
@@ -135,6 +138,9 @@ class Dataflow(Writer):
         ]
         for f in r.sample(table.fields, r.randint(1, len(table.fields))):
             body += self.store(f, rows, False)
+        if r.random() < 0.5:
+            body += ["for one in row.waiting:", f"{INDENT}if one.x > event.x or one.p:"]
+            body.append(f"{INDENT}{INDENT}row.times += one.whole ^ one.a")
         body += self.emissions(rows, r.choice(("event.few", "row.few")))
         name = self.function("keeps", ["event", "row", "out"], self.invalid() + body)
         more = f", state={record}"
@@ -201,9 +207,13 @@ class Dataflow(Writer):
             if self.is_flushing and number < 3:  # at least two flush
                 kind = kind or 3
             match kind:
+                case 0 if r.random() < 0.3:
+                    call = f"filter(lambda event: {self.test({}, 1)})"
                 case 0 | 1:
                     name, more = self.stateless()
                     call = f"flat_map({name}, Event{more})"
+                case 3 if not self.is_stateless and not self.is_flushing and r.random() < 0.15:
+                    call = f'key_by("{"word" if self.is_text else "n"}").distinct()'
                 case 2:
                     name, more = self.stateful()
                     call = f"process({name}{more}, output=Event)"

@@ -117,6 +117,34 @@ class Windowing(Dataflow):
         declared = f"app.connect({', '.join(streams)}).key_by({', '.join(keys)}).window({', '.join(windows)})"
         return f"{declared}.apply({', '.join(functions)}, output=Event)"
 
+    def ready_made(self, stream: str) -> str:
+        """Ready-made aggregates or the top rows of a stream, which has a key or none."""
+        r, every = self.r, self.r.choice((2, 3, 6))
+        size = every * r.choice((1, 1, 2))
+        self.meetings *= size // every
+        key = "word" if self.is_text else r.choice(("a", "stream", None))
+        extent = r.choice((f"sliding({size}, every={every})", f"session({every})", f"count_window({r.randint(1, 4)})"))
+        more = r.choice(("", f", early={r.randint(1, 3)}")) * (not extent.startswith("count"))
+        if extent.startswith("sliding"):
+            more += f", delay={r.choice((0, 0, 9))}" + ("" if more else r.choice(("", ", lateness=5")))
+        window = f"{f'.key_by({key!r})' if key else ''}.window({extent}{more})"
+        name = f"Few{len(self.records)}"
+        if not self.is_text and r.random() < 0.3:
+            self.records.append(f"@record\nclass {name}:\n{INDENT}few: Array[u8, 3]\n")
+            result = self.function("ranks", ["event", "row", "out"], ["out.emit(event, few=row.few)"])
+            fields = "'ts', 'stream', 'a', 'b', 'n', 'm', 'x', 'p'"
+            top = f"top({r.randint(1, 3)}, by={r.choice(('x', 'm', 'n'))!r})"
+            return f"{stream}.select({fields}){window}.{top}.flat_map({result}, Event, scratch={name})"
+        whole, real = ("first", "last", "min", "max"), ("sum", "avg", "first", "last", "min", "max")
+        fields_by_name = {field: r.choice(whole) for field in ("stream", "a", "b", "n", "m") if field != key}
+        fields_by_name |= {"x": r.choice(real), "p": r.choice(whole[:2]), "few": r.choice(whole[:2])}
+        columns = [f"{field}=agg.{one}({field!r})" for field, one in fields_by_name.items()]
+        columns += ["rows=agg.count()", "kinds=agg.count_distinct('n')", "mean=agg.avg('m')", "total=agg.sum('m')"]
+        r.shuffle(columns)
+        body = ["out.emit(event, n=(event.rows + event.kinds * 7 + event.total) % 500, x=event.x + event.mean)"]
+        result = self.function("tallies", ["event", "out"], body)
+        return f"{stream}{window}.aggregate({', '.join(columns)}).flat_map({result}, Event)"
+
     def with_others(self, name: str, others: list[str]) -> str:
         """The function of this name, which takes these states as well."""
         if others:
@@ -132,7 +160,9 @@ class Windowing(Dataflow):
             taken += [r.choice(streams)] * (r.random() < 0.3)
             left -= set(taken)
             united = taken[0] + (f".union({taken[1]})" if taken[1:] else "")
-            if number in windows_at:
+            if number in windows_at and r.random() < 0.35:
+                call = self.ready_made(united)
+            elif number in windows_at:
                 call = self.windowed(taken)
             elif r.random() < 0.7:
                 name, more = self.stateless()

@@ -391,7 +391,7 @@ REFUSED = {
         ("x = int()", "int() takes one number"),
         ("for i in enumerate(row.items):\n    pass",
          "`for i in enumerate(row.items):`: operators do not support for loops with else or over anything but "
-         "range(...); write for i in range(len(...))"),
+         "range(...) and queues; write for i in range(len(...))"),
         ("state.seen = 1", "cannot assign to State.seen, which is not a scalar field; write an entry with add(x)"),
         ("state.values[1] = 2.0", "cannot assign to an item of a map; write an entry with put(key, value)"),
         ("x = state.values[1]", "cannot index a map; use get(key, default), key_at(i) or value_at(i)"),
