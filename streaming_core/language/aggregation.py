@@ -23,7 +23,19 @@ from streaming_core.language import generated
 from streaming_core.language.agg import ROWS, Aggregate
 from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent, in_units
-from streaming_core.language.record import Array, Counter, FieldType, Queue, Record, Scalar, TopK, boolean, i64
+from streaming_core.language.record import (
+    Array,
+    Counter,
+    FieldType,
+    Queue,
+    Record,
+    Scalar,
+    Text,
+    TopK,
+    boolean,
+    i64,
+    unfit,
+)
 from streaming_core.language.windowed import ONE, Keys, Windows
 
 # The field of a row that says how far the watermark was, where windows take late rows.
@@ -178,10 +190,8 @@ class WindowedStream:
         most = self._rows("top", n)
         fields = {name: kind for name, kind in record.fields.items() if name != "ts" and name not in self._keys.fields}
         state = Queue(Record(f"{self._free('top')}_row", {**fields, by: kind}, None))
-        if other := next((one for one, kind in state.item.fields.items() if not isinstance(kind, Scalar)), None):
-            raise BadInput(
-                f"top: {record!r}: {other} is no number, and top keeps numbers only; leave it out with select"
-            )
+        if reason := unfit(state):
+            raise BadInput(f"top: {reason}; leave it out with select")
 
         def better(place: str) -> str:
             value, other = f"row.{by}", f"rows[{place}].{by}"
@@ -455,7 +465,7 @@ def _zero(field: str, kind: FieldType) -> list[str]:
         return [f"state.{field} = {_nothing(kind)}"]
     if isinstance(kind, Array):
         return [f"for i in range(len(state.{field})):", f"    state.{field}[i] = {_nothing(kind.item)}"]
-    return [f"state.{field}.clear()"]
+    return [f'state.{field} = b""' if isinstance(kind, Text) else f"state.{field}.clear()"]
 
 
 def _nothing(kind: Scalar) -> bool | int:

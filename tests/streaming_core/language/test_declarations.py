@@ -89,6 +89,10 @@ def totals(window, one, two, out):
     out.emit(ts=window.end, k=0, w=one.n)
 
 
+def of_row(row):
+    return row.ts > 1
+
+
 def plan(event, txn):
     txn.modify(txn.row(rows, 0), change)
 
@@ -115,6 +119,7 @@ WINDOWED = "left.key_by('k').window(«tumbling(10)», delay=«None», idle=«Non
 DECLARED = [
     ONE + "left.flat_map(«work», «Right», scratch=«None»).sink(«'outputs'»)",
     ONE + "left.process(«keep», «State», «Right», flush=«gone»).sink(«'outputs'»)",
+    ONE + "left.key_by(«'k'»).distinct().sink()",
     ONE + "left.key_by(«'k'»).process(«keep», state=«State», output=«Right», flush=«gone»).sink()",
     ONE + "left.flat_map(work, Right).sink(«'a'»)\nleft.flat_map(keep_all, Right).sink(«'b'»)",
     TWO + "left.flat_map(work, Right).union(«right», «right»).sink()",
@@ -122,7 +127,9 @@ DECLARED = [
     ONE + f"{WINDOWED}.late().sink()",
     ONE + f"{WINDOWED}.aggregate(a=agg.sum(«'v'»), b=agg.avg(«'x'»), c=agg.count_distinct(«'v'»)).sink()",
     ONE + f"{WINDOWED}.aggregate(a=agg.min(«'x'»), b=agg.max(«'x'»), c=agg.first(«'v'»), d=agg.last(«'x'»)).sink()",
-    ONE + f"{WINDOWED}.top(«2», by=«'x'»).sink()",
+    ONE
+    + "rows = left.select(«'ts'», «'x'», a=«'k'», b=«(f64, of_row)»).filter(«of_row»)\n"
+    + "rows.window(tumbling(9)).top(«2», by=«'x'»).sink()",
     ONE + f"{WINDOWED}.top_k(«'v'», «3»).sink()",
     ONE + f"{WINDOWED}.apply(«update», «State», «Right», «total», slide=«None»).sink()",
     ONE + "left.key_by('line').window(tumbling(«10»)).aggregate(n=agg.count()).sink()",
