@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from streaming_core.errors import BadInput, unknown
+from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language.declaration import declares
 from streaming_core.language.record import Array, FieldType, Record, Scalar, Set, f64, i64, unfit
 
@@ -70,6 +70,12 @@ class Aggregate:
 
 
 _OF_NUMBERS = {"sum", "avg", "min", "max"}
+
+
+def __getattr__(name: str) -> Any:
+    """Raise AttributeError, with the known aggregates."""
+    known = ("count", "sum", "avg", "min", "max", "count_distinct", "first", "last")
+    raise AttributeError(f"agg has no {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
 
 
 def _values(kind: FieldType) -> Set:

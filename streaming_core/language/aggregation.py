@@ -190,6 +190,8 @@ class WindowedStream:
         most = self._rows("top", n)
         fields = {name: kind for name, kind in record.fields.items() if name != "ts" and name not in self._keys.fields}
         state = Queue(Record(f"{self._free('top')}_row", {**fields, by: kind}, None))
+        if "rank" in fields:
+            raise BadInput("top: the result has a field rank of its own; rename that of the row with select")
         if reason := unfit(state):
             raise BadInput(f"top: {reason}; leave it out with select")
 

@@ -17,7 +17,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from streaming_core.errors import BadInput
-from streaming_core.language.declaration import NAME_RULE, is_name
+from streaming_core.language.declaration import NAME_RULE, caller, is_name
+
+# Where the application declares what a function is written for, as `file.py:line`.
+places: dict[Callable, str] = {}
 
 
 def function(module: str, text: str, names: dict[str, Any] | None = None) -> Callable:
@@ -37,6 +40,8 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
     exec(compile(text, file, "exec"), namespace)
     compiled = namespace[name]
     assert callable(compiled)
+    frame = caller()
+    places[compiled] = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
     return compiled
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.errors import BadInput
+from streaming_core.language import generated
 from streaming_core.language.application import App
 from streaming_core.language.parameters import ParamRef, Params
 
@@ -123,6 +124,7 @@ def place(file: str, line: object) -> str:
 
 
 def named(function: Callable, line: int | None = None) -> str:
-    """`operator name (file.py:line)` for this line of a function, or for its first."""
+    """`operator name (file.py:line)` of a line of a function, or its first; of a generated one, the declaration."""
     code = function.__code__
-    return f"operator {function.__name__} ({place(code.co_filename, line or code.co_firstlineno)})"
+    where = generated.places.get(function) or place(code.co_filename, line or code.co_firstlineno)
+    return f"operator {function.__name__} ({where})"

@@ -220,7 +220,13 @@ def test_aggregates_of_random_streams_match_their_definition(extent, family):
 
 @pytest.mark.parametrize(
     ("extent", "family", "count"),
-    [("sliding", "name", 20), ("lateness", "name", 20), ("count", "number", 20)]
+    [
+        ("sliding", "name", 20),
+        ("lateness", "name", 20),
+        ("count", "number", 20),
+        ("count", None, 20),
+        ("early", None, 20),
+    ]
     + [pytest.param(extent, family, 2_000, marks=pytest.mark.slow) for extent in EXTENTS for family in FAMILIES],
 )
 @pytest.mark.slow

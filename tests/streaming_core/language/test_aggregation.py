@@ -289,6 +289,8 @@ def test_durations_use_the_application_s_unit_of_time():
               ({"n": agg}, "aggregate: n must be an aggregate such as"),
           )),
         (lambda stream: stream.window(tumbling("1m")).top(0, by="price"), "top must be at least 1"),
+        (lambda stream: stream.select("ts", rank="price").window(tumbling("1m")).top(1, by="ts"),
+         "top: the result has a field rank of its own"),
         (lambda stream: stream.window(tumbling("1m")).top(1, by="shop"), "top('shop'): Order has the number fields"),
         (lambda stream: stream.window(tumbling("1m")).top(1, by="price"), "shop is a Text; leave it out with select"),
         (lambda stream: stream.window(rolling("1m")).aggregate(n=agg.count()), "aggregate does not go with rolling"),
@@ -326,5 +328,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
         keyed.window(tumbling("1m")).mean("price")
     with pytest.raises(AttributeError, match=r"has no method 'max'; write \.aggregate\(n=agg\.max\(\"field\"\)\)"):
         keyed.window(tumbling("1m")).max("price")
+    with pytest.raises(AttributeError, match=r"agg has no 'summ' \(did you mean 'sum'\?\); it has count, sum, avg,"):
+        agg.summ("price")
     with pytest.raises(BadInput, match=r"unit of time"):
         App("shops", time="minute")

@@ -200,6 +200,7 @@ def two_rows(row, state, out):
 @pytest.mark.parametrize(
     ("declare", "why"),
     [
+        (lambda bids: bids.filter(initial), r"operator initial \(test_shortcuts.py:\d+\): a text is not a number"),
         (lambda bids: bids.filter(3), "filter: fn must be a plain def, got 3"),
         (lambda bids: bids.filter(lambda row: row.pric > 1), "test_shortcuts.py:.*: Bid has no field 'pric'"),
         (lambda bids: bids.select(), r"select needs a field; write for example select\(\"ts\", \"price\"\)"),
