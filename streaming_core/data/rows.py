@@ -180,12 +180,28 @@ def _queues(raw: np.ndarray, slot: Slot) -> pa.Array:
     return _lists(lengths, pa.StructArray.from_arrays(columns, names=list(slot.type.fields)))
 
 
+def _gaps(tree: int, capacity: int) -> np.ndarray:
+    """Whether each place of a container is a gap, from the tree that counts them (kernels/containers.py)."""
+    counts = np.frombuffer(ctypes.string_at(tree, capacity * 4), "<u4").copy()
+    step = capacity // 2
+    while step:
+        counts[2 * step - 1 :: 2 * step] -= counts[step - 1 :: 2 * step]
+        step //= 2
+    return counts != 0
+
+
 def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
     """Sets as lists of keys, other growing containers as lists of pairs."""
-    heads = raw[:, :16].copy()
-    addresses, lengths = heads.view("<u8")[:, 0].tolist(), heads.view("<u4")[:, 2].astype(np.int64)
-    parts = [ctypes.string_at(a, n * 16) for a, n in zip(addresses, lengths.tolist(), strict=True) if n]
-    keys, values = np.frombuffer(b"".join(parts), "<i8").reshape(-1, 2).T.copy()
+    heads = raw[:, :32].copy()
+    lengths = heads.view("<u4")[:, 2].astype(np.int64)
+    parts = [np.empty((0, 2), "<i8")]
+    for (data, _, _, tree), (_, _, length, capacity, gaps, *_) in zip(
+        heads.view("<u8").tolist(), heads.view("<u4").tolist(), strict=True
+    ):
+        if length:
+            entries = np.frombuffer(ctypes.string_at(data, (length + gaps) * 16), "<i8").reshape(-1, 2)
+            parts.append(entries[~_gaps(tree, capacity)[: len(entries)]] if gaps else entries)
+    keys, values = np.concatenate(parts).T.copy()
     match slot.type:
         case Set(item):
             return _lists(lengths, _scalars(keys, item))

@@ -1,9 +1,13 @@
 """Growing containers, compiled: sets, maps, counters and top-k lists.
 
-The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, ...}`. `data` holds `capacity` entries of
-two words (key, value) in insertion order. For all but top-k, an open-addressing index of `2 * capacity` u32 follows
-them (entry number + 1, 0 = free). Capacity doubles; the old block stays with the arena. Nothing depends on addresses:
-iteration follows insertion, or, in a top-k, score descending and key ascending.
+The 32-byte head in the row is `{data: pointer, length, capacity, gaps: u32, 4 unused, tree: pointer}`. `data` holds
+`capacity` entries of two words (key, value) in insertion order. For all but top-k, an open-addressing index of
+`2 * capacity` u32 follows them (entry number + 1, 0 = free). Capacity doubles; the old block stays with the arena.
+Nothing depends on addresses: iteration follows insertion, or, in a top-k, score descending and key ascending.
+
+A removed entry leaves a gap, and `tree` counts the gaps: a binary indexed tree of `capacity` u32. So it takes a step
+for each doubling of the capacity to find the i-th entry. A full container closes its gaps if they are half of it, or
+else when it grows. Reads change nothing, because transactions may read a container together.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from streaming_core.kernels.memory import allocate, as_bits, as_double, load_hal
 from streaming_core.kernels.values import GrowingType
 from streaming_core.language.record import Counter, Map, Set, TopK
 
-LENGTH, CAPACITY = 8, 12
+LENGTH, CAPACITY, GAPS, TREE = 8, 12, 16, 24
 compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -86,39 +90,122 @@ def _enter(data, capacity, entry, key):
 def _add(head, arena, key, value):
     """Append a key that the container does not have yet."""
     length = load_half(head, LENGTH)
-    capacity = load_half(head, CAPACITY)
-    if length == capacity:
+    place = length + load_half(head, GAPS)
+    if place == load_half(head, CAPACITY):
+        _make_room(head, arena)
+        place = length
+    data = load_word(head, 0)
+    store_word(data, place * 16, key)
+    store_word(data, place * 16 + 8, value)
+    _enter(data, load_half(head, CAPACITY), place, key)
+    store_half(head, LENGTH, length + 1)
+
+
+@compiled
+def _make_room(head, arena):
+    """Close the gaps of a full container, in its own block if they are half of it."""
+    length, capacity, gaps = load_half(head, LENGTH), load_half(head, CAPACITY), load_half(head, GAPS)
+    old = load_word(head, 0)
+    if gaps > 0 and 2 * length <= capacity:
+        larger = capacity
+        data = old
+        _forget(head)
+    else:
         larger = max(8, 2 * capacity)
         data = allocate(arena, larger * 24)
-        old = load_word(head, 0)
-        for i in range(length):
-            store_word(data, i * 16, load_word(old, i * 16))
-            store_word(data, i * 16 + 8, load_word(old, i * 16 + 8))
-            _enter(data, larger, i, load_word(old, i * 16))
+    for i in range(length):
+        place = _place(head, i) if gaps > 0 else i
+        key = load_word(old, place * 16)
+        store_word(data, i * 16, key)
+        store_word(data, i * 16 + 8, load_word(old, place * 16 + 8))
+        _enter(data, larger, i, key)
+    _close_gaps(head)
+    if larger != capacity:
         store_word(head, 0, data)
         store_half(head, CAPACITY, larger)
-        capacity = larger
-    data = load_word(head, 0)
-    store_word(data, length * 16, key)
-    store_word(data, length * 16 + 8, value)
-    _enter(data, capacity, length, key)
-    store_half(head, LENGTH, length + 1)
+        store_word(head, TREE, 0)
+
+
+@compiled
+def _place(head, i):
+    """Return the place of the i-th entry among entries and gaps."""
+    tree, step, place = load_word(head, TREE), load_half(head, CAPACITY), 0
+    while step > 0:
+        if place + step <= load_half(head, CAPACITY):
+            entries = step - load_half(tree, (place + step - 1) * 4)
+            if entries <= i:
+                i -= entries
+                place += step
+        step >>= 1
+    return place
+
+
+@compiled
+def _remove(head, arena, key):
+    """Remove a key; returns whether it was there."""
+    entry = _find(head, key)
+    if entry < 0:
+        return False
+    data, capacity = load_word(head, 0), load_half(head, CAPACITY)
+    index, mask = data + capacity * 16, 2 * capacity - 1
+    free = _spread(key) & mask
+    while load_half(index, free * 4) & mask != entry + 1:
+        free = (free + 1) & mask
+    place = (free + 1) & mask
+    noted = load_half(index, place * 4)
+    while noted != 0:  # it takes the free place unless its own search starts behind that
+        start = _spread(load_word(data, ((noted & mask) - 1) * 16)) & mask
+        if (place - start) & mask >= (place - free) & mask:
+            store_half(index, free * 4, noted)
+            free = place
+        place = (place + 1) & mask
+        noted = load_half(index, place * 4)
+    store_half(index, free * 4, 0)
+    length, gaps = load_half(head, LENGTH) - 1, load_half(head, GAPS)
+    store_half(head, LENGTH, length)
+    if entry < length + gaps:  # not the last one
+        if load_word(head, TREE) == 0:
+            store_word(head, TREE, allocate(arena, capacity * 4))
+        tree, node = load_word(head, TREE), entry + 1
+        while node <= capacity:
+            store_half(tree, (node - 1) * 4, load_half(tree, (node - 1) * 4) + 1)
+            node += node & -node
+        store_half(head, GAPS, gaps + 1)
+    return True
+
+
+@compiled
+def _forget(head):
+    """Empty the index."""
+    capacity = load_half(head, CAPACITY)
+    index = load_word(head, 0) + capacity * 16
+    for i in range(capacity):  # two u32 at a time
+        store_word(index, i * 8, 0)
+
+
+@compiled
+def _close_gaps(head):
+    """Count no gaps any more."""
+    if load_half(head, GAPS) > 0:
+        store_half(head, GAPS, 0)
+        for i in range(load_half(head, CAPACITY) // 2):
+            store_word(load_word(head, TREE), i * 8, 0)
 
 
 @compiled
 def _clear(head, indexed):
     store_half(head, LENGTH, 0)
     if indexed:
-        capacity = load_half(head, CAPACITY)
-        index = load_word(head, 0) + capacity * 16
-        for i in range(capacity):  # two u32 at a time
-            store_word(index, i * 8, 0)
+        _close_gaps(head)
+        _forget(head)
 
 
 @compiled
 def _entry(head, i):
     if i < 0 or i >= load_half(head, LENGTH):
         raise IndexError("container: index out of range")
+    if load_half(head, GAPS) > 0:
+        i = _place(head, i)
     return load_word(head, 0) + i * 16
 
 
@@ -195,6 +282,13 @@ def _contains(container, x):
 def _clear_all(container):
     indexed = container.kind is not TopK
     return lambda container: _clear(_head(container), indexed)
+
+
+@overload_method(GrowingType, "remove")
+def _remove_key(container, key):
+    if container.kind is TopK:
+        return None
+    return lambda container, key: _remove(_head(container), _arena(container), as_bits(key))
 
 
 @overload_method(GrowingType, "add")

@@ -145,7 +145,8 @@ class Ring(_Sized):
 class Set(_Sized):
     """Distinct integers in insertion order.
 
-    Operators use: `add(x)` -> bool (whether x is new), `x in s`, `len(s)`, `s.at(i)`, `clear()`.
+    Operators use: `add(x)` -> bool (whether x is new), `remove(x)` -> bool (whether x was there), `x in s`, `len(s)`,
+    `s.at(i)`, `clear()`.
     """
 
     item: Scalar
@@ -155,7 +156,8 @@ class Set(_Sized):
 class Map(_Sized):
     """Integer keys with scalar values, in insertion order.
 
-    Operators use: `get(k, default)`, `put(k, v)`, `k in m`, `len(m)`, `key_at(i)`, `value_at(i)`, `clear()`.
+    Operators use: `get(k, default)`, `put(k, v)`, `remove(k)` -> bool (whether k was there), `k in m`, `len(m)`,
+    `key_at(i)`, `value_at(i)`, `clear()`.
     """
 
     key: Scalar
@@ -166,7 +168,8 @@ class Map(_Sized):
 class Counter(_Sized):
     """Integer keys with counts, in insertion order.
 
-    Operators use: `add(k, n)` -> new count, `get(k)` (0 if absent), `len(c)`, `key_at(i)`, `value_at(i)`, `clear()`.
+    Operators use: `add(k, n)` -> new count, `get(k)` (0 if absent), `remove(k)` -> bool (whether k was there),
+    `len(c)`, `key_at(i)`, `value_at(i)`, `clear()`.
     """
 
     key: Scalar

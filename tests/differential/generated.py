@@ -251,6 +251,8 @@ class Writer:
         r, at, joint = self.r, f"row.{f.name}", len(rows) > 1
         value = self.whole(rows, 2, joint) + (" + i" if argument else "")
         item = self.real(rows, joint) if f.item == "f64" else f"({value}) & {MASKS[f.item]}"
+        removal = f"{at}.remove(({value}) & {r.choice((3, 7, 15))})"
+        removals = r.choice(([], [removal], [f"if {removal}:", f"{INDENT}{at}.remove(1)"]))
         match f.kind:
             case "f64":
                 return [f"{at} = {self.real(rows, joint)}"]
@@ -262,11 +264,11 @@ class Writer:
                 return [f"{at}.append({item})"]
             case "Set":
                 clear = [f"if len({at}) > {r.randint(2, 9)}:", f"{INDENT}{at}.clear()"] if r.random() < 0.5 else []
-                return [*clear, f"{at}.add(({value}) & {r.choice((7, 31, 127))})"]
+                return [*removals, *clear, f"{at}.add(({value}) & {r.choice((7, 31, 127))})"]
             case "Map":
-                return [f"{at}.put(({self.whole(rows, 1, joint)}) & 15, {item})"]
+                return [*removals, f"{at}.put(({self.whole(rows, 1, joint)}) & 15, {item})"]
             case "Counter":
-                return [f"{at}.add(({value}) & 7, {r.choice(('1', 'event.a % 3'))})"]
+                return [*removals, f"{at}.add(({value}) & 7, {r.choice(('1', 'event.a % 3'))})"]
             case "TopK":
                 return [f"{at}.offer(({value}) & 7, {self.whole(rows, 1, joint)} & 63)"]
         return [f"{at} = ({at} * {r.choice((1, 3, 31))} + {value}) & {MASKS[f.kind]}"]

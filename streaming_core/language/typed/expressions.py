@@ -72,16 +72,18 @@ _DECIDE = {
 # type that a value loads as. An "r" is a row with named fields.
 METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
-    Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
+    Set: {"add": ("i", "bool"), "remove": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
     Map: {
         "get": ("iv", "v"),
         "put": ("iv", "none"),
+        "remove": ("i", "bool"),
         "key_at": ("i", "int"),
         "value_at": ("i", "v"),
         "clear": ("", "none"),
     },
     Counter: {
         "add": ("ii", "int"),
+        "remove": ("i", "bool"),
         "get": ("i", "int"),
         "key_at": ("i", "int"),
         "value_at": ("i", "int"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import namedtuple
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from streaming_core.language.record import Counter, Map, Queue, Record, Ring, Scalar, Set, TopK
@@ -62,7 +63,7 @@ class PlainRing:
 class PlainMap:
     """Integer keys to values in insertion order; a set is a map of its keys, a counter one of counts."""
 
-    __slots__ = ("key", "keys", "places", "value", "values", "where")
+    __slots__ = ("entries", "key", "order", "value", "where")
 
     def __init__(self, key: Scalar, value: Scalar | None, where: str):
         self.key, self.value, self.where = key, value, where
@@ -70,33 +71,40 @@ class PlainMap:
 
     def clear(self) -> None:
         """Remove all items."""
-        self.places: dict[int, int] = {}
-        self.keys: list[int] = []
-        self.values: list = []
+        self.entries: dict[int, Any] = {}
+        self.order: list[int] = []  # the keys by position; shorter than the entries if positions have changed
 
     def length(self) -> int:
         """Return the number of items."""
-        return len(self.keys)
+        return len(self.entries)
 
     def contains(self, key: int) -> bool:
         """Whether a key is present."""
-        return key in self.places
+        return key in self.entries
+
+    def remove(self, key: int) -> bool:
+        """Remove a key; returns whether it was present."""
+        if key not in self.entries:
+            return False
+        del self.entries[key]
+        self.order = []
+        return True
 
     def key_at(self, index: int) -> int:
         """Return the key at a position."""
-        if not 0 <= index < len(self.keys):
-            raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.keys) - 1}")
-        return self.keys[index]
+        if not 0 <= index < len(self.entries):
+            raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.entries) - 1}")
+        if len(self.order) < len(self.entries):
+            self.order += [*islice(reversed(self.entries), len(self.entries) - len(self.order))][::-1]
+        return self.order[index]
 
     def value_at(self, index: int) -> Any:
         """Return the value at a position."""
-        self.key_at(index)
-        return self.values[index]
+        return self.entries[self.key_at(index)]
 
     def get(self, key: int, default: Any) -> Any:
         """Return the value of a key, or the default."""
-        place = self.places.get(key)
-        return default if place is None else self.values[place]
+        return self.entries.get(key, default)
 
     def put(self, key: int, value: Any) -> None:
         """Set the value of a key."""
@@ -106,21 +114,15 @@ class PlainMap:
         else:
             value = narrow(value, self.value, self.where)
             value = bool(value) if self.value.name == "boolean" else value
-        place = self.places.get(key)
-        if place is None:
-            self.places[key] = len(self.keys)
-            self.keys.append(key)
-            self.values.append(value)
-        else:
-            self.values[place] = value
+        self.entries[key] = value
 
     def stored(self) -> list:
         """Return the keys as the state's table has them; operators see all of them as integers."""
-        return [bool(key) for key in self.keys] if self.key.name == "boolean" else self.keys
+        return [bool(key) for key in self.entries] if self.key.name == "boolean" else [*self.entries]
 
     def export(self) -> list:
         """Return the items for the table of states."""
-        return [{"key": k, "value": v} for k, v in zip(self.stored(), self.values, strict=True)]
+        return [{"key": k, "value": v} for k, v in zip(self.stored(), self.entries.values(), strict=True)]
 
 
 class PlainSet(PlainMap):
@@ -130,11 +132,9 @@ class PlainSet(PlainMap):
 
     def add(self, key: int) -> bool:
         """Add a key; returns whether it is new."""
-        if key in self.places:
+        if key in self.entries:
             return False
-        key = narrow(key, self.key, self.where)
-        self.places[key] = len(self.keys)
-        self.keys.append(key)
+        self.entries[narrow(key, self.key, self.where)] = None
         return True
 
     at = PlainMap.key_at
@@ -151,15 +151,12 @@ class PlainCounter(PlainMap):
 
     def add(self, key: int, count: int) -> int:
         """Add to the count of a key; returns the new count."""
-        place = self.places.get(key)
-        if place is None:
+        if key in self.entries:
+            count = wrap(self.entries[key] + count)
+        else:
             key = narrow(key, self.key, self.where)
-            self.places[key] = len(self.keys)
-            self.keys.append(key)
-            self.values.append(count)
-            return count
-        self.values[place] = wrap(self.values[place] + count)
-        return self.values[place]
+        self.entries[key] = count
+        return count
 
     def get(self, key: int) -> int:
         """Return the count of a key; 0 for an absent one."""

@@ -84,11 +84,14 @@ def _queues(raw: np.ndarray, queue: Queue) -> pa.Array:
 
 
 def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:
-    heads = raw[:, :16].copy().view(np.int64)
+    heads = raw[:, :32].copy().view(np.int64)
     lengths = heads[:, 1] & 0xFFFFFFFF
-    pairs = [
-        view(int(a), 16 * int(n)).view(np.int64).reshape(-1, 2) for a, n in zip(heads[:, 0], lengths, strict=True) if n
-    ]
+    pairs = [np.empty((n, 2), np.int64) for n in lengths.tolist()]
+    for head, live in zip(heads, pairs, strict=True):
+        if len(live) and head[3]:
+            memory_functions()["box_live"](head.ctypes.data, live.ctypes.data)
+        elif len(live):
+            live[:] = view(int(head[0]), live.nbytes).view(np.int64).reshape(-1, 2)
     keys, values = np.concatenate([*pairs, np.empty((0, 2), np.int64)]).T.copy()
     match kind:
         case Set(item):

@@ -1,8 +1,11 @@
 """Containers in the fields of rows: rings of a fixed size, and growing sets, maps, counters, top-k and queues.
 
 A ring is {head: u32, length: u32, items}. A growing container is {items: address, length: u32, capacity: u32, places:
-address, 8 spare}. Its items are pairs (key, value) of 8 bytes each, in insertion order, or in rank order for top-k.
-From 16 items on, `places` is a hash table of twice the capacity with positions + 1.
+address, gaps: u32, 4 spare}. Its items are pairs (key, value) of 8 bytes each, in insertion order, or in rank order for
+top-k. From 16 items on, `places` is a hash table of twice the capacity with positions + 1.
+
+A removed pair of a container with `places` leaves a gap among its items: its key is then found elsewhere or not at all.
+The gaps close when an item is read by its position, or when the items need room.
 
 A queue is {columns: address, length: u32, capacity: u32, first: word, 8 spare}. There is one column per field, with
 `capacity` values of its width. The rows lie at `first` to `first + length` of every column. They never wrap around its
@@ -24,6 +27,7 @@ from streaming_core.oracle.loop.maps import mix
 from streaming_core.oracle.loop.memory import arena, copy_bytes, get, get_u32, loader, put, put_u32
 
 _INDEXED = 16
+_GAPS = 24  # offset in a box: the number of gaps among its items
 _FIRST = 16  # offset in a queue: the position of its first row in the columns
 _SHORTEST = 8  # columns: a power of two, and every one begins at a multiple of 8 bytes
 
@@ -85,27 +89,93 @@ def _box_note(box, key, position):
 def box_append(ctx, box, key, value):
     """Adds a pair behind the others."""
     length, capacity = get_u32(box + 8), get_u32(box + 12)
-    if length == capacity:
-        capacity = max(4, 2 * capacity)
-        items = arena(ctx, 16 * capacity)
-        copy_bytes(items, get(box), 16 * length)
-        put(box, items)
-        put_u32(box + 12, capacity)
-        if capacity >= _INDEXED:
-            put(box + 16, arena(ctx, 8 * capacity))
-            for i in range(length):
-                _box_note(box, get(items + 16 * i), i)
-    put(get(box) + 16 * length, key)
-    put(get(box) + 16 * length + 8, value)
+    place = length + get_u32(box + _GAPS)
+    if place == capacity:
+        _box_room(ctx, box, capacity if place > 0 and 2 * length <= capacity else max(4, 2 * capacity))
+        place = length
+    put(get(box) + 16 * place, key)
+    put(get(box) + 16 * place + 8, value)
     put_u32(box + 8, length + 1)
     if get(box + 16) != 0:
-        _box_note(box, key, length)
+        _box_note(box, key, place)
+
+
+@compiled
+def box_live(box, target):
+    """Copies the pairs without the gaps; `target` may be where they lie."""
+    items, count = get(box), 0
+    for i in range(get_u32(box + 8) + get_u32(box + _GAPS)):
+        key = get(items + 16 * i)
+        if box_find(box, key) == i:
+            value = get(items + 16 * i + 8)
+            put(target + 16 * count, key)
+            put(target + 16 * count + 8, value)
+            count += 1
+    return count
+
+
+@compiled
+def _box_room(ctx, box, capacity):
+    """Closes the gaps, in the same memory if it has this capacity."""
+    old, length, places = get(box), get_u32(box + 8), get(box + 16)
+    grows = capacity != get_u32(box + 12)
+    items = arena(ctx, 16 * capacity) if grows else old
+    if get_u32(box + _GAPS) != 0:
+        box_live(box, items)
+    elif grows:
+        copy_bytes(items, old, 16 * length)
+    put(box, items)
+    put_u32(box + 12, capacity)
+    put_u32(box + _GAPS, 0)
+    if capacity >= _INDEXED:
+        if grows:
+            put(box + 16, arena(ctx, 8 * capacity))
+        else:
+            for i in range(capacity):
+                put(places + 8 * i, 0)
+        for i in range(length):
+            _box_note(box, get(items + 16 * i), i)
+
+
+@compiled
+def box_remove(box, key):
+    """Removes a key; says whether it was there."""
+    position = box_find(box, key)
+    if position < 0:
+        return False
+    items, length, places = get(box), get_u32(box + 8) - 1, get(box + 16)
+    put_u32(box + 8, length)
+    if places == 0:
+        for i in range(position, length):
+            copy_bytes(items + 16 * i, items + 16 * (i + 1), 16)
+        return True
+    mask = 2 * get_u32(box + 12) - 1
+    free = types.int64(mix(types.uint64(key))) & mask
+    while get_u32(places + 4 * free) != position + 1:
+        free = (free + 1) & mask
+    # A later key of the chain moves to the free place unless its search begins behind it.
+    place = (free + 1) & mask
+    while get_u32(places + 4 * place) != 0:
+        note = get_u32(places + 4 * place)
+        begin = types.int64(mix(types.uint64(get(items + 16 * (note - 1))))) & mask
+        if (place - begin) & mask >= (place - free) & mask:
+            put_u32(places + 4 * free, note)
+            free = place
+        place = (place + 1) & mask
+    put_u32(places + 4 * free, 0)
+    gaps = get_u32(box + _GAPS)
+    if position < length + gaps:
+        put_u32(box + _GAPS, gaps + 1)
+    return True
 
 
 @compiled
 def box_item(ctx, box, i, offset, site):
     """A word of the i-th pair: 0 is where its key lies, 8 its value. Finding `i` may have moved the items."""
-    return get(get(box) + 16 * index(ctx, i, get_u32(box + 8), site) + offset)
+    position = index(ctx, i, get_u32(box + 8), site)
+    if get_u32(box + _GAPS) != 0:
+        _box_room(ctx, box, get_u32(box + 12))
+    return get(get(box) + 16 * position + offset)
 
 
 @compiled
@@ -124,6 +194,7 @@ def box_put(ctx, box, key, value, key_bounds, value_bounds, site):
 def box_clear(box):
     """Empties the container."""
     put_u32(box + 8, 0)
+    put_u32(box + _GAPS, 0)
     if get(box + 16) != 0:
         for i in range(get_u32(box + 12)):
             put(get(box + 16) + 8 * i, 0)

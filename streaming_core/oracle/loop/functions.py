@@ -44,8 +44,8 @@ _CALLED = {
     ),
     sessions: ("session_begin", "session_end"),
     containers: (
-        "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
-        "box_get", "box_item", "queue_slot", "queue_column", "queue_popleft", "queue_clear",
+        "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "box_remove", "counter_add", "set_add",
+        "top_offer", "box_get", "box_item", "queue_slot", "queue_column", "queue_popleft", "queue_clear",
     ),
 }  # fmt: skip
 WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() for name in names}
@@ -518,6 +518,8 @@ class Functions(Printer):
         match node.data:
             case "clear":
                 return f"_box_clear({box})"
+            case "remove":
+                return f"_box_remove({box}, {values[0]})"
             case "contains":
                 return f"(_box_find({box}, {values[0]}) >= 0)"
             case "at" | "key_at" | "value_at" | "score_at":

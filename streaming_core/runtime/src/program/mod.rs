@@ -219,7 +219,7 @@ pub struct Growing {
 
 impl Growing {
     /// The bytes of a head.
-    const HEAD: usize = 32;
+    pub const HEAD: usize = 32;
 
     fn fits(&self, bytes: usize) -> bool {
         self.offset.checked_add(Self::HEAD).is_some_and(|end| end <= bytes)

@@ -1,9 +1,10 @@
 //! Growing containers as kernels keep them (ABI.md, section Containers): packed from memory, and put back.
 //!
 //! Packing takes the entries in their order, or the rows of a queue column by column. The head has the capacity, and the
-//! index follows from both. So a container that is put back equals the former one. No later operation can see a difference,
+//! index follows from both. Gaps of removed entries close. So a container that is put back equals the former one. No later operation can see a difference,
 //! and it takes the same memory.
 
+use std::borrow::Cow;
 use std::collections::TryReserveError;
 
 use crate::error::RunError;
@@ -18,6 +19,8 @@ pub struct ContainerHead {
     pub block: u64,
     pub length: usize,
     pub capacity: usize,
+    gaps: usize,
+    tree: u64,
 }
 
 impl ContainerHead {
@@ -25,25 +28,46 @@ impl ContainerHead {
     pub fn read(bytes: &[u8]) -> Self {
         let half =
             |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has 4 bytes")) as usize;
-        let block = u64::from_le_bytes(bytes[..8].try_into().expect("the slice has 8 bytes"));
-        Self { block, length: half(8), capacity: half(12) }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has 8 bytes"));
+        Self { block: word(0), length: half(8), capacity: half(12), gaps: half(16), tree: word(24) }
     }
 
-    /// Whether kernels could have written it.
+    /// Whether it could be that of a container that was packed.
     pub fn is_sound(&self, indexed: bool) -> bool {
-        self.length <= self.capacity && (!indexed || self.capacity == 0 || self.capacity.is_power_of_two())
+        let is_packed = self.gaps == 0 && self.tree == 0;
+        is_packed && self.length <= self.capacity && (!indexed || self.capacity == 0 || self.capacity.is_power_of_two())
     }
 
     /// The entries, in order.
     ///
+    /// # Errors
+    /// There is no memory for them.
+    ///
     /// # Safety
-    /// Kernels keep the container, and none of them runs while the result is used.
-    pub unsafe fn entries(&self) -> &[u8] {
+    /// Kernels keep the container, which is no queue, and none of them runs while the result is used.
+    pub unsafe fn entries(&self) -> Result<Cow<'_, [u8]>, TryReserveError> {
         if self.length == 0 {
-            return &[];
+            return Ok(Cow::Borrowed(&[]));
         }
-        // SAFETY: as the caller says; so many entries are at the block's start.
-        unsafe { std::slice::from_raw_parts(self.block as usize as *const u8, self.length * ENTRY) }
+        let places = (self.length + self.gaps) * ENTRY;
+        // SAFETY: as the caller says; so many places are at the block's start.
+        let places = unsafe { std::slice::from_raw_parts(self.block as usize as *const u8, places) };
+        if self.gaps == 0 {
+            return Ok(Cow::Borrowed(places));
+        }
+        // SAFETY: as the caller says; a container with gaps has a tree.
+        let tree = unsafe { std::slice::from_raw_parts(self.tree as usize as *const u32, self.capacity) };
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(self.length * ENTRY)?;
+        let mut gaps_before = 0;
+        for (place, entry) in places.chunks_exact(ENTRY).enumerate() {
+            let gaps = gaps_up_to(tree, place + 1);
+            if gaps == gaps_before {
+                entries.extend_from_slice(entry);
+            }
+            gaps_before = gaps;
+        }
+        Ok(Cow::Owned(entries))
     }
 
     /// A block of this capacity with these entries, in memory that `alloc` gives, zeroed and aligned; 0 for none.
@@ -74,6 +98,24 @@ impl ContainerHead {
     }
 }
 
+/// The number of gaps among the first `places`.
+fn gaps_up_to(tree: &[u32], mut places: usize) -> u32 {
+    let mut gaps = 0;
+    while places > 0 {
+        gaps += tree[places - 1];
+        places &= places - 1;
+    }
+    gaps
+}
+
+/// Removes from a copy of a head what depends on where its memory lies, and the gaps, which packing closes.
+pub fn forget_places(head: &mut [u8], growing: &Growing) {
+    head[..8].fill(0);
+    if growing.columns.is_empty() {
+        head[16..32].fill(0);
+    }
+}
+
 fn room(bytes: usize, alloc: impl FnOnce(usize) -> *mut u8) -> Result<*mut u8, RunError> {
     let block = alloc(bytes);
     if block.is_null() { Err(RunError::Memory("the containers of a state".into())) } else { Ok(block) }
@@ -91,7 +133,7 @@ const FIRST: usize = 16;
 /// `head` is that of a kernels' container, laid out as `growing` says, and no kernel is at it.
 pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Result<(), TryReserveError> {
     // SAFETY: as the caller says.
-    let bytes = unsafe { std::slice::from_raw_parts(head, FIRST + 8) };
+    let bytes = unsafe { std::slice::from_raw_parts(head, Growing::HEAD) };
     let container = ContainerHead::read(bytes);
     let mut append = |from: *const u8, bytes: usize| {
         let before = out.len();
@@ -103,10 +145,10 @@ pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Re
     };
     if growing.columns.is_empty() {
         // SAFETY: as the caller says.
-        let entries = unsafe { container.entries() };
+        let entries = unsafe { container.entries() }?;
         return append(entries.as_ptr(), entries.len());
     }
-    let first = u64::from_le_bytes(bytes[FIRST..].try_into().expect("the slice has 8 bytes")) as usize;
+    let first = u64::from_le_bytes(bytes[FIRST..FIRST + 8].try_into().expect("the slice has 8 bytes")) as usize;
     let mut column = container.block as usize as *const u8;
     for width in growing.columns.iter().filter(|_| container.length > 0) {
         append(column.wrapping_add(first * width), container.length * width)?;
@@ -127,7 +169,7 @@ pub unsafe fn unpack(
     alloc: impl FnOnce(usize) -> *mut u8,
 ) -> Result<usize, RunError> {
     // SAFETY: as the caller says.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(head, FIRST + 8) };
+    let bytes = unsafe { std::slice::from_raw_parts_mut(head, Growing::HEAD) };
     let container = ContainerHead::read(bytes);
     if growing.columns.is_empty() {
         let words = container.length * ENTRY / 8;
@@ -137,7 +179,7 @@ pub unsafe fn unpack(
         return Ok(words);
     }
     let mut used = 0;
-    bytes[FIRST..].fill(0);
+    bytes[FIRST..FIRST + 8].fill(0);
     if container.capacity > 0 {
         let block = room(container.capacity * growing.columns.iter().sum::<usize>(), alloc)?;
         let mut column = block;
@@ -163,4 +205,39 @@ fn enter(index: &mut [u8], mask: usize, number: u32, key: u64) {
         place = (place + 1) & mask;
     }
     index[place * 4..place * 4 + 4].copy_from_slice(&(tag | (number + 1)).to_le_bytes());
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The places of a container with gaps, as kernels leave them, are packed without the gaps.
+        #[test]
+        fn entries_of_a_container_have_no_gaps(live in proptest::collection::vec(any::<bool>(), 1..64)) {
+            let capacity = live.len().next_power_of_two();
+            let block: Vec<[u64; 2]> = (0..live.len() as u64).map(|place| [place, !place]).collect();
+            let mut tree = vec![0_u32; capacity];
+            for (place, _) in live.iter().enumerate().filter(|&(_, &is_live)| !is_live) {
+                let mut node = place + 1;
+                while node <= capacity {
+                    tree[node - 1] += 1;
+                    node += node & node.wrapping_neg();
+                }
+            }
+            let length = live.iter().filter(|&&is_live| is_live).count();
+            let head = ContainerHead {
+                block: block.as_ptr() as u64,
+                length,
+                capacity,
+                gaps: live.len() - length,
+                tree: tree.as_ptr() as u64,
+            };
+            let wanted: Vec<u8> = block.iter().zip(&live).filter(|&(_, &is_live)| is_live)
+                .flat_map(|(entry, _)| entry.iter().flat_map(|word| word.to_le_bytes())).collect();
+            // SAFETY: block and tree are there.
+            prop_assert_eq!(&*unsafe { head.entries() }.unwrap(), &wanted[..]);
+        }
+    }
 }

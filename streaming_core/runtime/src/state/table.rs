@@ -10,7 +10,7 @@ use crate::memory::placement::TableRows;
 use crate::program;
 use crate::program::KeyKind;
 use crate::program::kernel::IndexHeader;
-use crate::state::container::{ContainerHead, ENTRY};
+use crate::state::container::{ContainerHead, ENTRY, forget_places};
 use crate::state::key_index::KeyIndex;
 use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
@@ -189,11 +189,12 @@ impl Tables {
             }
         }
         let mut entries = Vec::new();
-        for (at, _) in heads(table, rows.len()) {
+        for (at, container) in heads(table, rows.len()) {
             let head = ContainerHead::read(&rows[at..]);
-            rows[at..at + 8].fill(0);
+            forget_places(&mut rows[at..], container);
             // SAFETY: the head is that of a kernels' container, and no kernel runs.
-            entries.extend_from_slice(unsafe { head.entries() });
+            let live = unsafe { head.entries() }.map_err(|_| RunError::Memory("an image of the tables".into()))?;
+            entries.extend_from_slice(&live);
         }
         image.reserve_exact(rows.len() + entries.len());
         image.extend_from_slice(&rows);
@@ -317,6 +318,7 @@ mod tests {
     }
 
     fn set(rows: &mut [u8], at: usize, block: u64, length: u32, capacity: u32) {
+        rows[at..at + 32].fill(0);
         rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
         rows[at + 8..at + 12].copy_from_slice(&length.to_le_bytes());
         rows[at + 12..at + 16].copy_from_slice(&capacity.to_le_bytes());

@@ -12,8 +12,9 @@ use std::mem::offset_of;
 
 use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
+use crate::program::Growing;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
-use crate::state::container::{pack, unpack};
+use crate::state::container::{forget_places, pack, unpack};
 use crate::state::windows::OutOfMemory;
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::{BEHIND, Shape};
@@ -86,7 +87,8 @@ impl Parcel {
             before[kept..].fill(0);
             image[offset_of!(EntryHeader, beside) / 8] = 0;
             for growing in shape.growing() {
-                image[(states + growing.offset) / 8] = 0;
+                let head = image[(states + growing.offset) / 8..].as_mut_ptr().cast();
+                forget_places(std::slice::from_raw_parts_mut(head, Growing::HEAD), growing);
             }
             for growing in shape.growing() {
                 pack(entry.cast::<u8>().add(states + growing.offset), growing, &mut self.words)?;
@@ -201,7 +203,7 @@ impl Reader<'_> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::program::{Growing, Key, KeySpec};
+    use crate::program::{Key, KeySpec};
     use crate::rows::block::Text;
     use crate::rows::column::ColumnKind;
     use crate::state::windows::entry::KeyFields;
