@@ -31,7 +31,6 @@ app = App(
     },
 )
 p = app.params
-BLANK = 32
 
 
 @record
@@ -66,18 +65,11 @@ class Counted:
 
 def split(row, out):
     """Emit each word of a line, and drop an empty line."""
-    line = row.line
-    size = len(line)
-    if size == 0:
+    if len(row.line) == 0:
         out.drop()
-    start = 0
-    while start < size:
-        stop = line.find(BLANK, start)
-        if stop < 0:
-            stop = size
-        if stop > start:
-            out.emit(word=line[start:stop])
-        start = stop + 1
+    for word in row.line.split(" "):
+        if len(word) > 0:
+            out.emit(word=word)
 
 
 def count(row, state, out):

@@ -18,8 +18,6 @@ from streaming_core.generator.tweets import (
     WORDS_IN_TWEET,
     Tweet,
     tweets,
-    word_end,
-    word_from,
 )
 
 app = App(
@@ -66,12 +64,8 @@ class Counted:
 
 def words(row, keys):
     """Give a tweet its words as keys."""
-    line = row.text
-    at = word_from(line, 0)
-    while at < len(line):
-        end = word_end(line, at)
-        keys.add(word=line[at:end])
-        at = word_from(line, end)
+    for word in row.text.split():
+        keys.add(word=word)
 
 
 def count(row, window, state, out):

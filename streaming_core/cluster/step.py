@@ -14,7 +14,7 @@ from streaming_core import _runtime
 from streaming_core.cluster.stages import Step
 from streaming_core.data import rows as row_format
 from streaming_core.data.arrow import to_arrow, to_numpy
-from streaming_core.kernels.program import Program
+from streaming_core.kernels.program import Program, with_functions
 from streaming_core.language.operator import Operator
 from streaming_core.run.failure import runtime_failures
 
@@ -133,9 +133,8 @@ class Running:
         self._intake = Intake(whole, self._operator)
         self._output = whole.bound.records[step.operators[-1].emitted]
         self._kernels = whole
-        # Windows keep texts beyond their block, so outputs may name texts of earlier blocks.
-        self._texts = row_format.nameable_text() if self._operator.kind == "windowed" else None
-        program = json.dumps(program_of(whole, step, self._intake))
+        self._texts = row_format.nameable_text() if whole.makes_texts else None
+        program = with_functions(program_of(whole, step, self._intake))
         options = json.dumps({"executor": "share", "share": share})
         self._engine = _runtime.Engine(program, options, self._texts)
 
@@ -199,12 +198,15 @@ class Dealing:
         """Make a dealer. The rows of one dealer ascend."""
         self._intake = Intake(whole, operator)
         self._kernels = whole
-        program = json.dumps(program_of(whole, Step((operator,), ((-1, 0),)), self._intake))
-        self._dealer = _runtime.Dealer(program, shares)
+        program = with_functions(program_of(whole, Step((operator,), ((-1, 0),)), self._intake))
+        self._texts = row_format.nameable_text()
+        self._dealer = _runtime.Dealer(program, shares, self._texts)
 
     def deal(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """Positions of rows, and shares that need them; both of the same shape. `table` is as for `Intake.encode`."""
         rows, text = self._intake.encode(table)
+        self._texts[: len(text)] = text
+        text = self._texts[: len(text)]
         with runtime_failures():
             pairs = np.frombuffer(self._dealer.deal(rows, table.num_rows, text), "<u4").reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]

@@ -156,3 +156,11 @@ SELECTION_AHEAD = 8  # entries of a selection that a kernel may read beyond its 
 
 # What an index returns in place of a row, negated: no row has the key, every row has another key, memory ran out.
 ABSENT, FULL, NO_MEMORY = 1, 2, 3
+
+TEXT_PADDING = 64  # readable bytes behind every text
+
+# The table of the functions that build texts and convert them to numbers: its symbol, and their numbers.
+TEXT_FUNCTIONS = "lockstep_text_functions"
+TEXT_CONCAT, TEXT_LOWER, TEXT_UPPER, TEXT_DECIMAL, TEXT_INTEGER, TEXT_FLOAT, TEXT_RELEASE = range(7)
+# The error of every kernel that builds texts or emits others than those of its block.
+NO_ROOM = "no room for texts"

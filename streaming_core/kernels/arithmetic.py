@@ -36,7 +36,7 @@ def invert(x):
     """`~x` of an integer."""
 
 
-def contains(container, x):
+def contains(x, container):
     """`x in container`."""
 
 

@@ -272,10 +272,10 @@ def _len(value):
 
 
 @overload(contains)
-def _contains(container, x):
+def _contains(x, container):
     if not isinstance(container, GrowingType) or container.kind not in (Set, Map):
         return None
-    return lambda container, x: _find(_head(container), as_bits(x)) >= 0
+    return lambda x, container: _find(_head(container), as_bits(x)) >= 0
 
 
 @overload_method(GrowingType, "clear")

@@ -8,10 +8,14 @@ of their own become calls of *words* (see kernels/vocabulary.py):
     a << b, a >> b     -> shift_left(a, b), shift_right      counts outside 0..63 are errors
     int(x), float(x)   -> to_integer(x), to_float(x)         outside 64 bits is an error
     out.drop()         -> drop(out); return
+    "WA", b"WA"        -> text("WA")                     its bytes as characters
     t[a:b]             -> text_slice(t, a, b)
-    x in s             -> contains(s, x)
     out.emit(row, ...) -> out.emit(f=row.f, ..., ...)
     for row in q: ...  -> for i in range(len(q)): ...        with q[i] for row
+    for x in t.split() -> while ...: x = text_part(...)  likewise with a separator
+    str(n)             -> decimal(n)
+    x in s             -> contains(x, s)
+    x in (a, b)        -> among(x, a, b)
     out.emit(f=v, ...) -> _f = v; ...; emit(out, (_f, ...))  in the order of the output record's fields
     keys.add(f=v, ...) -> _f = v; ...; emit(keys, (_f, ...)) in the order of the key record's fields
     q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order of the source
@@ -40,7 +44,7 @@ from streaming_core.language.application import Constant
 from streaming_core.language.bound import BoundApp
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Record
-from streaming_core.language.source import Source, by_position, is_over_rows, whole_row
+from streaming_core.language.source import Source, by_position, is_over_rows, text_bytes, whole_row
 
 _OPERATIONS = {ast.FloorDiv: "floordiv", ast.Mod: "modulo", ast.LShift: "shift_left", ast.RShift: "shift_right"}
 _FAR = 1 << 62  # an omitted upper slice bound
@@ -89,7 +93,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, translator: Translator, function: Callable, output: Record | None):
         self.translator, self.output, self.source = translator, output, Source(function)
-        self.scans = 0
+        self.scans = self.splits = 0
         self.before: list[ast.stmt] = []  # assignments that precede the present statement
         self.variables = 0
         self.globals: dict[str, Any] = {**translator.words, "__name__": function.__module__}
@@ -137,7 +141,13 @@ class _Rewriter(ast.NodeTransformer):
     def number(self, value: Any) -> ast.expr:
         """Return the constant that a name outside the function stands for."""
         value = self.translator.program.params[value.name] if isinstance(value, ParamRef) else value
-        return ast.Constant(value.item() if isinstance(value, np.generic) else value)
+        return self.visit_Constant(ast.Constant(value.item() if isinstance(value, np.generic) else value))
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        """Return the constant, or the word for a text."""
+        if not isinstance(node.value, str | bytes):
+            return node
+        return self.word("text", ast.Constant(text_bytes(node.value).decode("latin-1")))
 
     # --- statements
 
@@ -189,6 +199,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         """Return the loop; a scan becomes a search in chunks (scan.py)."""
+        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Attribute):
+            return self._split(node, node.iter, node.iter.func.value)
         if is_over_rows(node):
             node = by_position(node)
         match = scan.matched(node)
@@ -196,6 +208,33 @@ class _Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         self.scans += 1
         return [self.visit(statement) for statement in scan.rewritten(match, self.scans, node)]
+
+    def _split(self, node: ast.For, call: ast.Call, owner: ast.expr) -> list[ast.stmt]:
+        """Return a loop over the parts of a text, which begin at `at` and end at `end`."""
+        self.splits += 1
+        names = (f"_{name}_{self.splits}" for name in ("text", "at", "end"))
+        text, at, end = (ast.Name(name, ast.Load()) for name in names)
+
+        def assigned(target: ast.expr, value: ast.expr) -> ast.stmt:
+            assert isinstance(target, ast.Name)
+            return ast.Assign([ast.Name(target.id, ast.Store())], value)
+
+        if call.args:
+            separator: Any = self.visit(call.args[0])  # the word for a text of one byte
+            byte = ast.Constant(ord(separator.args[0].value))
+            begin, sign, stop = ast.Constant(0), ast.LtE(), self.word("part_end", text, byte, at)
+            following: ast.expr = ast.BinOp(end, ast.Add(), ast.Constant(1))
+        else:
+            begin, sign, stop = self.word("blank_end", text, ast.Constant(0)), ast.Lt(), self.word("word_end", text, at)
+            following = self.word("blank_end", text, end)
+        turn = [assigned(end, stop), assigned(node.target, self.word("text_part", text, at, end))]
+        turn.append(assigned(at, following))
+        for statement in node.body:
+            visited = self.visit(statement)
+            turn += visited if isinstance(visited, list) else [visited]
+        length = ast.Call(ast.Name("len", ast.Load()), [text], [])
+        loop = ast.While(ast.Compare(at, [sign], [length]), turn, [])
+        return [assigned(text, self.visit(owner)), assigned(at, begin), loop]
 
     # --- expressions
 
@@ -219,7 +258,11 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.ops[0], ast.In | ast.NotIn):
             return node
-        call = self.word("contains", node.comparators[0], node.left)
+        [container] = node.comparators
+        is_tuple = isinstance(container, ast.Tuple)
+        call = (
+            self.word("among", node.left, *container.elts) if is_tuple else self.word("contains", node.left, container)
+        )
         return call if isinstance(node.ops[0], ast.In) else ast.UnaryOp(ast.Not(), call)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -240,6 +283,8 @@ class _Rewriter(ast.NodeTransformer):
             return self._called(node.func, *args)
         if name in ("int", "float"):
             return self.word("to_integer" if name == "int" else "to_float", *args)
+        if name == "str":
+            return self.word("decimal", *args)
         return ast.Call(node.func, args, [])
 
     def _method(self, node: ast.Call, method: ast.Attribute) -> ast.AST:

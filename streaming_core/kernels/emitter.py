@@ -43,7 +43,8 @@ def convert_values(context, builder, out: EmitterType, emitter, values: types.Ba
             converted.append(cgutils.create_struct_proxy(values.types[i])(context, builder, value).address)
         else:
             text = cgutils.create_struct_proxy(text_type)(context, builder, value)
-            offset = _home(context, builder, emitter, text) if out.homes else text.offset
+            is_home = not (out.homes or values.types[i].made)
+            offset = text.offset if is_home else _home(context, builder, emitter, text)
             converted.append((builder.trunc(offset, code.I32), builder.trunc(text.length, code.I32)))
     return converted
 
@@ -55,7 +56,7 @@ def _home(context, builder, emitter, text):
         home = code.load(builder, emitter, abi.EMITTER_HOME, code.PTR, code.CONTEXT)
         offset_of_copy = code.call(builder, home, emitter, text.address, text.length)
         none = builder.icmp_signed("<", offset_of_copy, code.i64(0))
-        code.raise_if(context, builder, none, MemoryError, "no room for texts")
+        code.raise_if(context, builder, none, MemoryError, abi.NO_ROOM)
         inside = builder.basic_block
     offset = builder.phi(code.I64)
     offset.add_incoming(offset_in_batch, before)

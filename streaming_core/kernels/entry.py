@@ -15,6 +15,7 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
@@ -65,6 +66,9 @@ def kernel(function: Callable, error_offset: int) -> bytes:
                 length = builder.sext(builder.extract_value(pickled, 1), code.I64)
                 code.store(builder, length, address, error_offset + 8)
             builder.ret(code.i64(1))
+        if emission.refers_to(result.library, abi.TEXT_FUNCTIONS):
+            table = ir.GlobalVariable(module, code.I8, abi.TEXT_FUNCTIONS)
+            code.call(builder, code.load(builder, table, 8 * abi.TEXT_RELEASE, code.PTR))
         builder.ret(code.i64(0))
         library.add_ir_module(module)
         library.add_linking_library(result.library)

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streaming_core import errors, machine_code
+from streaming_core.kernels import abi
 from streaming_core.kernels.emits import emits
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
@@ -31,6 +34,8 @@ _SOURCES = (_PACKAGE / "kernels", _PACKAGE / "language")
 _ADDRESSES = ("kernel", "flush", "keys", "update", "result", "slide", "plan", "apply", "post", "execute", "place")
 # Numbers of a window are data of a program: changing them recompiles nothing.
 _NUMBERS = ("advance", "size", "delay", "idle", "every")
+# The functions that build texts: the runtime writes their addresses here.
+TEXT_FUNCTIONS = np.zeros(abi.TEXT_RELEASE + 1, np.int64)
 
 
 class _Noted(dict):
@@ -72,11 +77,14 @@ class Program:
             self.description["unordered"] = [names.index(name) for name in self.app.unordered.columns]
         self._loaded: dict[str, machine_code.Loaded]
         self._spans: list
+        self._builds_texts: bool
         if whole is not None:
-            self._loaded, self._spans = whole._loaded, whole._spans
+            self._loaded, self._spans, self._builds_texts = whole._loaded, whole._spans, whole._builds_texts
         else:
             kernels, self._spans = self._kernels(kept)
-            self._loaded = {name: machine_code.Loaded(code) for name, code in kernels.items()}
+            places = {abi.TEXT_FUNCTIONS: TEXT_FUNCTIONS.ctypes.data}
+            self._loaded = {name: machine_code.Loaded(code, places) for name, code in kernels.items()}
+            self._builds_texts = any(abi.NO_ROOM.encode() in code for code in kernels.values())
         for entry, span in zip(self.description.get("tables", []), self._spans, strict=True):
             entry["read"] = span
         if self._spans:
@@ -93,12 +101,12 @@ class Program:
 
     @property
     def makes_texts(self) -> bool:
-        """Whether outputs may refer to texts in the state of windows."""
-        return self.app.kind == "windowed"
+        """Whether outputs may refer to texts outside their block: in windows, literals, or what an operator built."""
+        return self._builds_texts or self.app.kind == "windowed"
 
     def json(self) -> str:
         """Return the description as the runtime takes it."""
-        return json.dumps(self.description)
+        return with_functions(self.description)
 
     def _with_kernels(self) -> Iterator[dict]:
         """Yield the parts of the description that name kernels."""
@@ -228,6 +236,11 @@ class Program:
             },
             "partitions": self.params.get("gen_parts", PARTITIONS),
         }
+
+
+def with_functions(description: dict) -> str:
+    """Return a description as the runtime takes it, with the address of this process's table of functions."""
+    return json.dumps(description | {"text_functions": TEXT_FUNCTIONS.ctypes.data})
 
 
 def _described(table: BoundTable) -> dict:

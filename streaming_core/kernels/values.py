@@ -7,7 +7,8 @@ import operator
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.imputils import lower_getattr_generic
+from numba.core.imputils import lower_cast, lower_getattr_generic
+from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, overload_method, register_model
 
@@ -37,10 +38,22 @@ class RowType(types.Type):
 
 
 class TextType(types.Type):
-    """Bytes of the batch's text: address, length, offset from the text's start; of a text elsewhere it is negative."""
+    """Bytes of the batch's text: address, length, offset from the text's start; of a text elsewhere it is negative.
 
-    def __init__(self):
-        super().__init__("Text")
+    A `made` text may lie elsewhere: it is a literal, or an operator has built it.
+    """
+
+    def __init__(self, made: bool = False):
+        self.made = made
+        super().__init__("MadeText" if made else "Text")
+
+    def unify(self, typingctx, other):
+        """Return the type of a variable that has a text of each type; None if the other one is no text."""
+        return made_type if isinstance(other, TextType) else None
+
+    def can_convert_to(self, typingctx, other):
+        """Return how a text becomes one that may lie elsewhere."""
+        return Conversion.safe if other == made_type else None
 
 
 class ArrayType(types.Type):
@@ -83,8 +96,8 @@ class QueuedType(types.Type):
         super().__init__(f"Queued({queue.name})")
 
 
-text_type = TextType()
-_ELSEWHERE = -(1 << 62)  # plus any offset in a text it stays negative
+text_type, made_type = TextType(), TextType(made=True)
+ELSEWHERE = -(1 << 62)  # plus any offset in a text it stays negative
 _structure(RowType, ("address", types.voidptr), ("text", types.voidptr), ("arena", types.voidptr))
 _structure(TextType, ("address", types.voidptr), ("length", types.int64), ("offset", types.int64))
 _structure(ArrayType, ("address", types.voidptr))
@@ -92,6 +105,11 @@ _structure(RingType, ("address", types.voidptr))
 _structure(GrowingType, ("address", types.voidptr), ("arena", types.voidptr))
 _structure(QueueType, ("address", types.voidptr), ("arena", types.voidptr))
 _structure(QueuedType, ("columns", types.voidptr), ("capacity", types.int64), ("place", types.int64))
+
+
+@lower_cast(text_type, made_type)
+def _as_made(context, builder, source, target, value):
+    return value
 
 
 def field_type(slot: Slot) -> types.Type:
@@ -145,7 +163,7 @@ def _load_field(context, builder, kind, value, name):
             length = builder.zext(code.load(builder, row.address, slot.offset + 4, code.I32), code.I64)
             text = cgutils.create_struct_proxy(text_type)(context, builder)
             text.address, text.length = code.at(builder, row.text, offset), length
-            text.offset = builder.add(offset, code.i64(_ELSEWHERE)) if kind.kept else offset
+            text.offset = builder.add(offset, code.i64(ELSEWHERE)) if kind.kept else offset
             return text._getvalue()
         case _:
             field = field_type(slot)
@@ -237,11 +255,24 @@ def _text_length(typingctx, text):
     return types.int64(text), codegen
 
 
+def _counted(builder, index, length):
+    """Return a position from the start: a negative one counts from the end."""
+    negative = builder.icmp_signed("<", index, code.i64(0))
+    return builder.select(negative, builder.add(index, length), index)
+
+
+def _clamped(builder, bound, length):
+    """Return a bound of a slice within a text."""
+    bound = _counted(builder, bound, length)
+    bound = builder.select(builder.icmp_signed("<", bound, code.i64(0)), code.i64(0), bound)
+    return builder.select(builder.icmp_signed("<", bound, length), bound, length)
+
+
 @intrinsic
 def _text_byte(typingctx, text, index):
     def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
-        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        held = cgutils.create_struct_proxy(text)(context, builder, args[0])
+        index = _counted(builder, context.cast(builder, args[1], signature.args[1], types.int64), held.length)
         code.checked_index(context, builder, index, held.length, "text")
         return builder.zext(code.load(builder, held.address, index, code.I8), code.I64)
 
@@ -250,18 +281,14 @@ def _text_byte(typingctx, text, index):
 
 @intrinsic
 def text_slice(typingctx, text, low, high):
-    """`text[low:high]`, bounds clamped; negative bounds are an error."""
+    """`text[low:high]`."""
 
     def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
-        low = context.cast(builder, args[1], signature.args[1], types.int64)
-        high = context.cast(builder, args[2], signature.args[2], types.int64)
-        negative = builder.icmp_signed("<", builder.or_(low, high), code.i64(0))
-        code.raise_if(context, builder, negative, IndexError, "text: a bound of a slice is negative")
-        low = builder.select(builder.icmp_signed("<", low, held.length), low, held.length)
-        high = builder.select(builder.icmp_signed("<", high, held.length), high, held.length)
+        held = cgutils.create_struct_proxy(text)(context, builder, args[0])
+        low = _clamped(builder, context.cast(builder, args[1], signature.args[1], types.int64), held.length)
+        high = _clamped(builder, context.cast(builder, args[2], signature.args[2], types.int64), held.length)
         high = builder.select(builder.icmp_signed("<", high, low), low, high)
-        part = cgutils.create_struct_proxy(text_type)(context, builder)
+        part = cgutils.create_struct_proxy(text)(context, builder)
         part.address = code.at(builder, held.address, low)
         part.length = builder.sub(high, low)
         part.offset = builder.add(held.offset, low)
@@ -274,13 +301,14 @@ _LANES = 16  # bytes searched at once; every text buffer ends with at least 64 r
 
 
 @intrinsic
-def _text_find(typingctx, text, byte, start):
+def text_find(typingctx, text, byte, start):
+    """Position of the first `byte` at or after `start`, or -1."""
+
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
         byte = context.cast(builder, args[1], signature.args[1], types.int64)
-        start = context.cast(builder, args[2], signature.args[2], types.int64)
-        negative = builder.icmp_signed("<", start, code.i64(0))
-        code.raise_if(context, builder, negative, IndexError, "text: a search starts before the text")
+        start = _counted(builder, context.cast(builder, args[2], signature.args[2], types.int64), held.length)
+        start = builder.select(builder.icmp_signed("<", start, code.i64(0)), code.i64(0), start)
         strange = builder.icmp_unsigned(">", byte, code.i64(255))
         code.raise_if(context, builder, strange, ValueError, "text: a byte lies in 0..255")
         vector = ir.VectorType(code.I8, _LANES)
@@ -314,11 +342,6 @@ def _text_find(typingctx, text, byte, start):
         return result
 
     return types.int64(text, byte, start), codegen
-
-
-@overload_method(TextType, "find")
-def _find(text, byte, start):
-    return lambda text, byte, start: _text_find(text, byte, start)
 
 
 @intrinsic

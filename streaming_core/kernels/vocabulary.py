@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from streaming_core.kernels import arithmetic, containers, emitter, queue, transaction, values
+from streaming_core.kernels import arithmetic, containers, emitter, queue, texts, transaction, values
 
 assert containers  # imported for the methods it registers
 
 WORDS = {
     "_set_field": values.set_field,
     "_set_item": values.set_item,
+    "_text": texts.literal,
     "_text_slice": values.text_slice,
+    "_text_part": texts.text_part,
+    "_part_end": texts.part_end,
+    "_blank_end": texts.blank_end,
+    "_word_end": texts.word_end,
+    "_decimal": texts.decimal,
+    "_among": texts.among,
     "_floordiv": arithmetic.floordiv,
     "_modulo": arithmetic.modulo,
     "_shift_left": arithmetic.shift_left,

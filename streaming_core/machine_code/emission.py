@@ -103,6 +103,15 @@ def compiling() -> Iterator[None]:
             context._internal_codegen = generator
 
 
+def refers_to(library: Any, symbol: str) -> bool:
+    """Whether the code of a finalized library uses a block of memory that is a symbol."""
+    try:
+        library._final_module.get_global_variable(symbol)
+    except NameError:
+        return False
+    return True
+
+
 def emit(library: Any, name: str, threshold: int | None = None) -> bytes:
     """Return the object file of a finalized code library, which exports only the function `name`.
 

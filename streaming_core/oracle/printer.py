@@ -122,6 +122,8 @@ class Printer:
     def e_const(self, node: Node) -> str:
         """Return a literal."""
         value = node.data
+        if isinstance(value, bytes):
+            return repr(value)
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             return "_nan" if value != value else "_inf" if value > 0 else "(-_inf)"
         return f"({value!r})" if not isinstance(value, bool) and (value < 0 or str(value)[0] == "-") else repr(value)

@@ -19,7 +19,7 @@ _STATE = f"{_KEEP} a field of the state"
 _OWN = "an operator can use only what its own file defines, and streaming_core.api"
 # What follows "operators do not support": what the source is, and what to write instead.
 _NODES: dict[type[ast.AST], str] = {
-    ast.JoinedStr: "f-strings, because they cannot build text; emit the values as fields",
+    ast.JoinedStr: 'f-strings; write a + ":" + str(number)',
     ast.ListComp: f"comprehensions; {_LOOP} and keep the values in an Array or Ring of the state",
     ast.SetComp: f"comprehensions; {_LOOP} and keep the values in a Set of the state",
     ast.DictComp: f"comprehensions; {_LOOP} and keep the values in a Map of the state",
@@ -46,7 +46,8 @@ _NODES: dict[type[ast.AST], str] = {
     ast.Global: f"global variables; {_STATE}",
     ast.Nonlocal: f"global variables; {_STATE}",
     ast.NamedExpr: "assignments within an expression; assign on a separate line",
-    ast.For: "for loops with else or over anything but range(...) and queues; write for i in range(len(...))",
+    ast.For: "for loops with else or over anything but range(...), queues and text.split(...); write for i in "
+    "range(len(...))",
     ast.While: "while loops with else; move the else branch after the loop",
     ast.Pow: "`**`; multiply instead",
     ast.MatMult: "`@`; multiply in a loop",
@@ -56,12 +57,12 @@ _NODES: dict[type[ast.AST], str] = {
     ast.Assign: "chained assignments; assign to one target per line",
     ast.AnnAssign: "variables without a value; assign one, such as 0",
 }
-_TEXT = "operators cannot build text; emit the value as a field"
+_TEXT = "concatenate texts with +, and write str(number) for decimal digits"
 _SEVERAL = "keep several values in an Array, Ring, Map or Set of a record"
 _CALLS = {
     "print": "emit rows with out.emit(...), or inspect an operator's input with `streaming-core record`",
     **dict.fromkeys(("open", "input"), "an operator reads only its events"),
-    **dict.fromkeys(("str", "repr", "format", "bytes"), _TEXT),
+    **dict.fromkeys(("repr", "format", "bytes"), _TEXT),
     **dict.fromkeys(("sum", "any", "all", "sorted", "map", "filter", "zip", "enumerate"), _LOOP),
     **dict.fromkeys(("list", "tuple", "dict", "set"), _SEVERAL),
     "round": "int(x + 0.5) rounds numbers that are not negative",
@@ -72,12 +73,11 @@ _ARGUMENTS = {
     "range": "works only in a for loop: for i in range(...)",
     "len": "takes a text, an array, a container or a constant",
     **dict.fromkeys(("min", "max"), "takes two or more numbers"),
-    **dict.fromkeys(("abs", "int", "float", "bool"), "takes one number"),
+    **dict.fromkeys(("abs", "bool"), "takes one number"),
+    **dict.fromkeys(("int", "float"), "takes one number or text"),
+    "str": "takes one integer",
 }
-_COMPARE_TEXT = "compare single bytes (line[0] == 97), or let the generator replace the text by a number"
 _VALUES = {
-    str: _COMPARE_TEXT,
-    bytes: _COMPARE_TEXT,
     NoneType: "choose a number that means none, such as 0 or -1",
     list: f"{_KEEP} an Array, Ring or Queue of the state",
     dict: f"{_KEEP} a Map or Counter of the state",
@@ -85,9 +85,12 @@ _VALUES = {
     App: "read a parameter as app.params.<name>",
     FunctionType: "call the function",
 }
-_FUNCTIONS = "an operator can call functions of its own file, and len, min, max, abs, int, float and bool"
+_FUNCTIONS = "an operator can call functions of its own file, and len, min, max, abs, int, float, bool and str"
 OUTSIDE = f"an operator cannot change a variable of the file, so {_STATE}"
-OF_TEXT = "use len(text), text[i], text[a:b], text.find(byte, start), == or !="
+OF_TEXT = (
+    "use len, text[i], text[a:b], +, in, find, startswith, endswith, strip, lower, upper, int, float, comparisons, or "
+    "for part in text.split(...)"
+)
 OF_OUTPUT = "call out.emit(field=value, ...) or out.drop() on a separate line"
 # Of a container: how to read an entry, and how to write one.
 _ITEMS = {

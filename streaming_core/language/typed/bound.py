@@ -12,7 +12,13 @@ from streaming_core.language.typed.tree import Function
 
 
 class Bound(BoundApp, ABC):
-    """The objects that a function of the application can name. A subclass reads the functions."""
+    """The objects that a function of the application can name. A subclass reads the functions.
+
+    Attributes:
+        makes_texts: Whether a function has texts that lie neither in events nor in states: literals, or built ones.
+    """
+
+    makes_texts = False
 
     def roles(self) -> list[Callable]:
         """The functions that the application declares for its operators."""

@@ -28,6 +28,7 @@ from streaming_core.language.record import (
     boolean,
     i64,
 )
+from streaming_core.language.source import text_bytes
 from streaming_core.language.typed import advice
 from streaming_core.language.typed.kinds import (
     BOOL,
@@ -94,6 +95,11 @@ METHODS: dict[type, dict[str, tuple[str, str]]] = {
 }
 # The methods that change no container; `len`, `in` and `[i]` become "length", "contains" and "item".
 READING = frozenset({"get", "at", "key_at", "value_at", "score_at", "length", "contains", "item"})
+# Methods of texts: the types of the arguments, and the type of the result. "t" is a text, "?" a text or a byte.
+_TEXT_METHODS = {
+    "startswith": ("t", BOOL), "endswith": ("t", BOOL), "find": ("?", INT), "strip": ("", TEXT), "lower": ("", TEXT),
+    "upper": ("", TEXT),
+}  # fmt: skip
 
 
 def _acts(node: Node) -> bool:
@@ -161,7 +167,7 @@ class Expressions(Scope):
         return Node("ifexp", joined, [condition, self.cast(one, joined), self.cast(other, joined)])
 
     def literal(self, node: ast.AST, value: Any) -> Node:
-        """Type a constant: a boolean, an integer of 64 bits or a float."""
+        """Type a constant: a boolean, an integer of 64 bits, a float, or a text, which is UTF-8."""
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, bool):
             return Node("const", BOOL, data=value)
@@ -171,6 +177,11 @@ class Expressions(Scope):
             return Node("const", INT, data=value)
         if isinstance(value, float):
             return Node("const", FLOAT, data=value)
+        if isinstance(value, str | bytes):
+            try:
+                return self.made("const", [], text_bytes(value))
+            except UnicodeEncodeError:
+                raise self.fail(node, f'{value!r} is not UTF-8; write its bytes as b"..."') from None
         reason = f"cannot use a value of type {type(value).__name__}"
         raise self.fail(node, reason + advice.of_value(value))
 
@@ -178,10 +189,7 @@ class Expressions(Scope):
         """Type the value of a parameter, which is a constant."""
         if name not in self.program.params:
             raise self.fail(node, unknown("parameter", name, self.program.params))
-        value = self.program.params[name]
-        if isinstance(value, str):
-            raise self.fail(node, f"cannot use parameter {name}, which is a text; declare a number instead")
-        return self.literal(node, value)
+        return self.literal(node, self.program.params[name])
 
     def name(self, node: ast.Name, name: str) -> Node:
         """Type a variable, or a number, parameter or constant of the file."""
@@ -275,6 +283,8 @@ class Expressions(Scope):
         name = _BINARY.get(type(op))
         if name is None:
             raise self.foreign(node)
+        if name == "add" and left.kind == right.kind == TEXT:
+            return self.made("concat", [left, right])
         left, right = self.number(node, left), self.number(node, right)
         kind = join(left.kind, right.kind)
         if name in ("and", "or", "xor"):
@@ -299,11 +309,7 @@ class Expressions(Scope):
     def comparison(self, node: ast.Compare) -> Node:
         """Type a comparison, a chain of comparisons, or `in`."""
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            box = self.calm(node, self.expression(node.comparators[0]), "the container of `in`")
-            value = self.integer(node, self.expression(node.left))
-            if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
-                raise self.fail(node, f"`in` works on a set or a map, not on {box.kind}")
-            contains = Node("method", BOOL, [box, value], "contains")
+            contains = self.contains(node, node.left, node.comparators[0])
             return contains if isinstance(node.ops[0], ast.In) else Node("not", BOOL, [contains])
         left, parts = self.expression(node.left), []
         for i, (op, following) in enumerate(zip(node.ops, node.comparators, strict=True)):
@@ -317,6 +323,21 @@ class Expressions(Scope):
             left = right
         return parts[0] if len(parts) == 1 else Node("all", BOOL, parts)
 
+    def contains(self, node: ast.AST, left: ast.expr, right: ast.expr) -> Node:
+        """Type `value in container`, `part in text` or `value in (one, other, ...)`."""
+        if isinstance(right, ast.Tuple) and right.elts:
+            value, *options = (self.calm(node, self.expression(e), "`in` with a tuple") for e in (left, *right.elts))
+            if value.kind == TEXT and all(option.kind == TEXT for option in options):
+                return Node("among", BOOL, [value, *options])
+            return Node("among", BOOL, [self.integer(node, e) for e in (value, *options)])
+        box = self.calm(node, self.expression(right), "the container of `in`")
+        value = self.expression(left)
+        if box.kind == TEXT:
+            return Node("contains", BOOL, [value if value.kind == TEXT else self.integer(node, value), box])
+        if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
+            raise self.fail(node, f"`in` works on a set, a map, a text or a tuple, not on {box.kind}")
+        return Node("method", BOOL, [box, self.integer(node, value)], "contains")
+
     def calm(self, node: ast.AST, part: Node, what: str) -> Node:
         """Reject a part whose evaluation may have an effect, where its number or order would not be Python's."""
         if any(map(_acts, within([part]))):
@@ -325,15 +346,14 @@ class Expressions(Scope):
 
     def compared(self, node: ast.AST, sign: str, left: Node, right: Node) -> Node:
         """Type one comparison of two numbers or two texts."""
-        if left.kind == TEXT and right.kind == TEXT and sign in ("==", "!="):
-            equal = Node("textequal", BOOL, [left, right])
-            return equal if sign == "==" else Node("not", BOOL, [equal])
-        left, right = self.number(node, left), self.number(node, right)
-        kind = join(INT, join(left.kind, right.kind))
-        left, right = self.cast(left, kind), self.cast(right, kind)
+        is_text = left.kind == right.kind == TEXT
+        if not is_text:
+            left, right = self.number(node, left), self.number(node, right)
+            kind = join(INT, join(left.kind, right.kind))
+            left, right = self.cast(left, kind), self.cast(right, kind)
         if left.op == right.op == "const":
             return Node("const", BOOL, data=_DECIDE[sign](left.data, right.data))
-        return Node("compare", BOOL, [left, right], sign)
+        return Node("textcompare" if is_text else "compare", BOOL, [left, right], sign)
 
     def subscript(self, node: ast.Subscript) -> Node:
         """Type an item of an array, ring, constant or text, or a slice of a text."""
@@ -344,12 +364,14 @@ class Expressions(Scope):
             if owner.kind != TEXT:
                 raise self.fail(node, f"slicing works only on a text, not on {owner.kind}")
             low, high = (
-                self.position(node.value, bound) if bound else Node("const", INT, data=left_out)
+                self.integer(bound, self.expression(bound)) if bound else Node("const", INT, data=left_out)
                 for bound, left_out in ((node.slice.lower, 0), (node.slice.upper, 1 << 62))
             )
             return Node("slice", TEXT, [owner, low, high])
         if isinstance(owner.kind, RowKind):
             raise self.fail(node, "read a field of a row by its name: row.field")
+        if owner.kind == TEXT:
+            return Node("textitem", INT, [owner, self.integer(node.slice, self.expression(node.slice))])
         index = self.position(node.value, node.slice)
         match owner.kind:
             case ArrayKind(item=item):
@@ -360,14 +382,12 @@ class Expressions(Scope):
                 return Node("method", loaded(item), [owner, index], "item")
             case BoxKind(type=Queue()):
                 raise self.fail(node, "read a row of a queue field by field: queue[i].field")
-            case kind if kind == TEXT:
-                return Node("textitem", INT, [owner, index])
             case BoxKind(type=box):
                 raise self.fail(node, f"cannot index {owner.kind}; use {advice.read_by(type(box))}")
         raise self.fail(node, f"cannot index {owner.kind}")
 
     def position(self, owner: ast.expr, position: ast.expr) -> Node:
-        """Type an index, or a bound of a slice or search; all of them count from the start."""
+        """Type an index of an array, a container or a constant, which counts from the start."""
         typed = self.integer(position, self.expression(position))
         if typed.op == "const" and typed.data < 0 and self.assigned is not None:
             instead = f"len({ast.unparse(owner)}) - {-typed.data}"
@@ -392,6 +412,8 @@ class Expressions(Scope):
     def own_call(self, node: ast.Call, name: str, args: list[Node]) -> Node:
         """Type a call of a function of the file."""
         function, kinds = self.names[name], [a.kind for a in args]
+        if isinstance(function, Text):
+            raise self.fail(node, "text is a type; write str(number) for the decimal digits of an integer")
         if not inspect.isfunction(function):
             raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
         if NONE in kinds:
@@ -416,7 +438,7 @@ class Expressions(Scope):
         return None
 
     def python_call(self, node: ast.Call, name: str, args: list[Node]) -> Node:
-        """Type a call of one of Python's functions: len, min, max, abs, int, float or bool."""
+        """Type a call of one of Python's functions: len, min, max, abs, int, float, bool or str."""
         match name, args:
             case "len", [value]:
                 if (length := self.length(value)) is not None:
@@ -429,6 +451,13 @@ class Expressions(Scope):
             case "abs", [value]:
                 kind = join(INT, self.number(node, value).kind)
                 return Node("abs", kind, [self.cast(value, kind)])
+            case (("int" | "float"), [value]) if value.kind == TEXT:
+                self.program.makes_texts |= name == "float"  # the loop converts a copy
+                return Node("parse", INT if name == "int" else FLOAT, [value])
+            case "str", [value]:
+                if value.kind != INT:
+                    raise self.fail(node, f"str() takes one integer, not {value.kind}")
+                return self.made("decimal", [value])
             case "int", [value]:
                 value = self.number(node, value)
                 return Node("truncate", INT, [value]) if value.kind == FLOAT else self.cast(value, INT)
@@ -460,9 +489,8 @@ class Expressions(Scope):
         if owner.kind in (PLAN, POST) and name in ("row", "result") and len(node.args) == 2:
             return self.place(node, owner, name)
         args = [self.expression(a) for a in node.args]
-        if owner.kind == TEXT and name == "find" and len(args) == 2:
-            byte = self.integer(node, args[0])
-            return Node("find", INT, [owner, byte, self.position(node.func.value, node.args[1])])
+        if owner.kind == TEXT and (typed := self.text_method(node, name, owner, args)) is not None:
+            return typed
         if isinstance(owner.kind, BoxKind):
             declared = owner.kind.type
             shape = METHODS[type(declared)].get(name)
@@ -480,6 +508,22 @@ class Expressions(Scope):
                 return Node("method", kind, [owner, *values], name)
         reason = f"{owner.kind} has no method {name} with {len(args)} argument{'s' * (len(args) != 1)}"
         raise self.fail(node, reason + advice.of_methods(owner.kind, METHODS))
+
+    def text_method(self, node: ast.Call, name: str, owner: Node, args: list[Node]) -> Node | None:
+        """Type a call of a method of a text; None if a text has no such method, or it takes other arguments."""
+        start = self.integer(node, args.pop()) if name == "find" and len(args) == 2 else Node("const", INT, data=0)
+        takes, kind = _TEXT_METHODS.get(name, ("?", NONE))
+        if kind == NONE or len(args) != len(takes) or (takes == "t" and args[0].kind != TEXT):
+            return None
+        if name == "find":
+            wanted = args[0] if args[0].kind == TEXT else self.integer(node, args[0])
+            return Node("find", INT, [owner, wanted, start])
+        return self.made(name, [owner]) if name in ("lower", "upper") else Node(name, kind, [owner, *args])
+
+    def made(self, op: str, args: list[Node], data: bytes | None = None) -> Node:
+        """A text that lies neither in an event nor in a state."""
+        self.program.makes_texts = True
+        return Node(op, TEXT, args, data)
 
     def changed(self, node: ast.AST, box: BoxKind) -> None:
         """Reject a change of a container in a read-only row."""

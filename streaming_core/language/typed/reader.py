@@ -109,6 +109,12 @@ class Reader(Expressions):
                 return [self.conditional(node)]
             case ast.While(orelse=[]):
                 return [self.while_loop(node)]
+            case ast.For(
+                target=ast.Name(id=name),
+                iter=ast.Call(func=ast.Attribute(value=owner, attr="split"), args=args, keywords=[]),
+                orelse=[],
+            ) if len(args) <= 1:
+                return [self.split(node, name, owner, args)]
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
                 return [self.for_loop(node, name, call)]
             case ast.For(target=ast.Name(id=name), orelse=[]) if is_over_rows(node):
@@ -178,13 +184,26 @@ class Reader(Expressions):
         bounds = [self.integer(a, self.expression(a)) for a in call.args]
         if not 1 <= len(bounds) <= 3 or call.keywords:
             raise self.fail(node, "range() takes one to three integers")
+        return Node("for", NONE, [bounds, self.turn(node, name, INT)], name)
+
+    def split(self, node: ast.For, name: str, owner: ast.expr, args: list[ast.expr]) -> Node:
+        """Type `for name in text.split(separator)`; without a separator, the words between ASCII whitespace."""
+        text, *rest = (self.expression(e) for e in (owner, *args))
+        if text.kind != TEXT:
+            raise self.fail(node, f"split() works only on a text, not on {text.kind}")
+        if rest and not (rest[0].op == "const" and rest[0].kind == TEXT and len(rest[0].data) == 1):
+            raise self.fail(node, 'split() takes one byte, such as " " or "," or nothing, for words between whitespace')
+        return Node("split", NONE, [[text, *rest], self.turn(node, name, TEXT)], name)
+
+    def turn(self, node: ast.For, name: str, kind: Any) -> list[Node]:
+        """Type the body of a `for` loop, whose variable has this type; the loop may run zero times."""
         before = self.assigned
-        self.assign(node, name, INT)
+        self.assign(node, name, kind)
         self.breaks.append([])
-        turn, _ = self.branch(node.body, self.assigned)
+        body, _ = self.branch(node.body, self.assigned)
         self.breaks.pop()
-        self.assigned = before  # the loop may run zero times
-        return Node("for", NONE, [bounds, turn], name)
+        self.assigned = before
+        return body
 
     def loop_over_rows(self, node: ast.For, name: str) -> Node:
         """Type `for row in queue:`, whose body reads the rows and leaves the queue alone."""

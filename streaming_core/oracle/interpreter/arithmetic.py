@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from streaming_core.language.record import NAN, Scalar
@@ -64,17 +65,27 @@ def set_item(value: Any, items: list, index: int) -> None:
     items[index] = value
 
 
-def text_slice(text: bytes, low: int, high: int) -> bytes:
-    """`text[low:high]`; negative bounds are an error."""
-    if low < 0 or high < 0:
-        raise IndexError("text: a bound of a slice is negative")
-    return text[low:high]
-
-
 def text_find(text: bytes, byte: int, start: int) -> int:
     """Position of the first `byte` at or after `start`, or -1."""
-    if start < 0:
-        raise IndexError("text: a search starts before the text")
     if not 0 <= byte <= 255:
         raise ValueError("text: a byte lies in 0..255")
     return text.find(byte, start)
+
+
+def integer_of(text: bytes) -> int:
+    """The integer with these decimal digits, after a sign or none."""
+    if not re.fullmatch(rb"[+-]?[0-9]+", text):
+        raise ValueError("int() of a text that is no decimal integer")
+    sign, digits = text[:1] == b"-", text.lstrip(b"+-").lstrip(b"0")
+    value = int(digits or b"0") if len(digits) <= 19 else 1 << 64  # Python refuses to convert thousands of digits
+    value = -value if sign else value
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError("int() of a text outside 64 bits")
+    return value
+
+
+def float_of(text: bytes) -> float:
+    """The double nearest to a decimal number."""
+    if not re.fullmatch(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        raise ValueError("float() of a text that is no decimal number")
+    return float(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_core.language.record import Scalar
 from streaming_core.language.typed import Program
-from streaming_core.language.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
+from streaming_core.language.typed.kinds import FLOAT, INT, POST, TEXT, ArrayKind, RowKind
 from streaming_core.language.typed.tree import Function, Node
 from streaming_core.oracle.printer import HIGH, LOW, Printer
 
@@ -96,6 +96,12 @@ class Source(Printer):
         )
         row = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({row})", node.line)
+
+    def s_split(self, node: Node) -> None:
+        """Add a loop over the parts of a text."""
+        text, *separator = (self.expression(one) for one in node.args[0])
+        self.add(f"for {node.data} in {text}.split({', '.join(separator)}):", node.line)
+        self.block(node.args[1])
 
     def s_append(self, node: Node) -> None:
         """Add an append to a queue."""
@@ -232,7 +238,10 @@ class Source(Printer):
             return f"({self.expression(array)}[_t] if (_t := {self.expression(index)}) >= 0 else _negative())"
         return f"_item({', '.join(self.operands(node))})"
 
-    e_textitem = e_item
+    def e_textitem(self, node: Node) -> str:
+        """Return a byte of a text."""
+        text, index = self.operands(node)
+        return f"{text}[{index}]"
 
     def e_constant(self, node: Node) -> str:
         """Return a side table."""
@@ -247,25 +256,50 @@ class Source(Printer):
         """Return the length of a text."""
         return f"len({self.expression(node.args[0])})"
 
-    def e_textequal(self, node: Node) -> str:
-        """Return the comparison of two texts."""
-        left, right = self.operands(node)
-        return f"({left} == {right})"
+    e_textcompare = Printer.e_compare
+
+    def e_among(self, node: Node) -> str:
+        """Return whether a value is one of several."""
+        value, *options = self.operands(node)
+        return f"({value} in ({', '.join(options)},))"
+
+    def e_contains(self, node: Node) -> str:
+        """Return whether a text contains a part or a byte."""
+        part, text = self.operands(node)
+        return f"({part} in {text})" if node.args[0].kind == TEXT else f"(_find({text}, {part}, 0) >= 0)"
 
     def e_slice(self, node: Node) -> str:
         """Return a slice of a text."""
         text, low, high = self.operands(node)
-        if all(n.op in ("var", "const") for n in node.args[1:]):
-            return f"({text}[{low}:{high}] if {low} >= 0 <= {high} else _slice({text}, {low}, {high}))"
-        return f"_slice({text}, {low}, {high})"
+        return f"{text}[{low}:{high}]"
 
     def e_find(self, node: Node) -> str:
-        """Return the search for a byte in a text."""
-        text, byte, start = self.operands(node)
-        constant = node.args[1].op == "const" and 0 <= node.args[1].data <= 255
-        if constant and node.args[2].op in ("var", "const"):
-            return f"({text}.find({byte}, {start}) if {start} >= 0 else _find({text}, {byte}, {start}))"
-        return f"_find({text}, {byte}, {start})"
+        """Return the search for a part or a byte in a text."""
+        text, wanted, start = self.operands(node)
+        [_, known, _] = node.args
+        if known.kind == TEXT or (known.op == "const" and 0 <= known.data <= 255):
+            return f"{text}.find({wanted}, {start})"
+        return f"_find({text}, {wanted}, {start})"
+
+    def e_startswith(self, node: Node) -> str:
+        """Return the call of a method of bytes that means the same."""
+        text, *values = self.operands(node)
+        return f"{text}.{node.op}({', '.join(values)})"
+
+    e_endswith = e_strip = e_lower = e_upper = e_startswith
+
+    def e_concat(self, node: Node) -> str:
+        """Return the concatenation of two texts."""
+        one, other = self.operands(node)
+        return f"({one} + {other})"
+
+    def e_decimal(self, node: Node) -> str:
+        """Return the decimal digits of an integer."""
+        return f"(b'%d' % {self.expression(node.args[0])})"
+
+    def e_parse(self, node: Node) -> str:
+        """Return the number that a text stands for."""
+        return f"_{'integer' if node.kind == INT else 'float'}_of({self.expression(node.args[0])})"
 
     def e_method(self, node: Node) -> str:
         """Return the call of a container's method."""

@@ -45,7 +45,8 @@ class Step:
             "_append": self.rows.append, "_Out": make, "_seq": self.seq, "_count_dropped": self._count_dropped,
             "_wrap": arithmetic.wrap, "_shift_left": arithmetic.shift_left, "_shift_right": arithmetic.shift_right,
             "_truncate": arithmetic.truncate, "_narrow": arithmetic.narrow, "_item": arithmetic.item,
-            "_slice": arithmetic.text_slice, "_find": arithmetic.text_find, "_negative": arithmetic.negative,
+            "_find": arithmetic.text_find, "_integer_of": arithmetic.integer_of, "_float_of": arithmetic.float_of,
+            "_negative": arithmetic.negative,
             "_set_item": arithmetic.set_item, "_nan": NAN, "_inf": math.inf, "_float": float, "_bool": bool,
             "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip

@@ -16,12 +16,13 @@ ERRORS = (
     "ValueError: shift count outside 0..63",
     "ValueError: range() arg 3 must not be zero",
     "OverflowError: int() of a float outside 64 bits",
-    "IndexError: text: a bound of a slice is negative",
-    "IndexError: text: a search starts before the text",
+    "ValueError: int() of a text that is no decimal integer",
+    "OverflowError: int() of a text outside 64 bits",
     "ValueError: text: a byte lies in 0..255",
     "IndexError: popleft of an empty queue",
     "KeyError: the table has no row with this key",
     "OverflowError: the table is full",
+    "ValueError: float() of a text that is no decimal number",
 )
 
 

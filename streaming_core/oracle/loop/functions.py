@@ -12,7 +12,7 @@ from numba import types
 
 from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, i64
 from streaming_core.language.source import place
-from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
+from streaming_core.language.typed.kinds import FLOAT, INT, POST, TEXT, RowKind
 from streaming_core.language.typed.tree import Function, Node
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, scans, sessions, text
 from streaming_core.oracle.loop.machine import compiled
@@ -32,7 +32,9 @@ _CALLED = {
         "shift_left", "shift_right", "truncate",
     ),
     text: (
-        "text_item", "text_slice", "text_find", "text_equal", "text_word",
+        "text_item", "text_slice", "text_find", "text_search", "text_equal", "text_compare", "text_among", "text_word",
+        "text_starts", "text_ends", "text_strip", "text_cased", "text_concat", "text_decimal", "text_integer",
+        "text_float", "part_end", "blank_end", "word_end",
     ),
     maps: (
         "text_state", "integer_state", "text_row", "integer_row", "text_hash", "mix",
@@ -70,6 +72,8 @@ class Functions(Printer):
         # "conditions", then its "operations".
         self.phase = "whole"
         self.plans: list[Function] = []
+        self.splits = 0
+        self.texts: dict[bytes, np.ndarray] = {}  # the literals
         # The number of scans, and whether the printer is in the search of one, which has no branches.
         self.scans, self.in_search = 0, False
         # Variables of a plan hold its decision and its number of reads. The context holds them if functions that it
@@ -145,6 +149,10 @@ class Functions(Printer):
             self.lines, self.function, self.indent, self.line = outer
         return self.names[key]
 
+    def new_event(self) -> list[str]:
+        """Return the lines that drop the texts that the last event built."""
+        return [f"_put(_ctx + {layout.SCRATCH_AT}, _get(_ctx + {layout.SCRATCH}))"] * self.work.program.makes_texts
+
     # --- statements
 
     def s_return(self, node: Node) -> None:
@@ -199,7 +207,7 @@ class Functions(Printer):
         self.add(f"_put(_o, _get(_ctx + {layout.SEQ}))")
         for i, slot in enumerate(output.event[0].values()):
             if isinstance(slot.type, Text):
-                if self.work.windows:  # a key's text may lie outside the batch
+                if self.work.names_texts:
                     self.add(f"_v{i} = _batch_text(_ctx, _v{i})")
                 self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {layout.TEXT}))")
                 self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
@@ -322,6 +330,20 @@ class Functions(Printer):
             self.add(f"    {node.data} = {self.convert('_i', INT, self.function.variables[node.data])}")
         self.block(node.args[1])
 
+    def s_split(self, node: Node) -> None:
+        """Add a loop over the parts of a text."""
+        self.splits += 1
+        text, at, end = (f"_{name}_{self.splits}" for name in ("text", "at", "end"))
+        source, *separator = node.args[0]
+        self.add(f"{text} = {self.expression(source)}")
+        self.add(f"{at} = {'0' if separator else f'_blank_end({text}, 0)'}")
+        self.add(f"while {at} {'<=' if separator else '<'} {text}[1]:")
+        find = f"_part_end({text}, {separator[0].data[0]}, {at})" if separator else f"_word_end({text}, {at})"
+        self.add(f"    {end} = {find}")
+        self.add(f"    {node.data} = ({text}[0] + {at}, {end} - {at})")
+        self.add(f"    {at} = {f'{end} + 1' if separator else f'_blank_end({text}, {end})'}")
+        self.block(node.args[1])
+
     def scan(self, node: Node, queue: Node) -> None:
         """Print a loop over a queue, in chunks (scans.py)."""
         self.scans += 1
@@ -416,7 +438,10 @@ class Functions(Printer):
         return f"({value} != 0)" if scalar.name == "boolean" else value
 
     def e_const(self, node: Node) -> str:
-        """Return a literal; the least integer is no literal of Python."""
+        """Return a literal; the least integer is no literal of Python, and a text lies in memory."""
+        if node.kind == TEXT:
+            self.texts.setdefault(node.data, np.frombuffer(node.data + bytes(64), np.uint8))
+            return f"({self.place(self.texts[node.data])}, _int({len(node.data)}))"
         if node.kind == INT and node.data == LOW:
             return f"(-{HIGH} - 1)"
         return super().e_const(node)
@@ -489,16 +514,66 @@ class Functions(Printer):
         """Return the length of a text."""
         return f"{self.expression(node.args[0])}[1]"
 
-    def e_textequal(self, node: Node) -> str:
+    def e_textcompare(self, node: Node) -> str:
         """Return the comparison of two texts."""
-        return f"_text_equal({', '.join(self.operands(node))})"
+        operands = ", ".join(self.operands(node))
+        if node.data in ("==", "!="):
+            return f"{'(not ' * (node.data == '!=')}_text_equal({operands}){')' * (node.data == '!=')}"
+        return f"(_text_compare({operands}) {node.data} 0)"
+
+    def e_among(self, node: Node) -> str:
+        """Return whether a value is one of several."""
+        value, *options = self.operands(node)
+        if node.args[0].kind == TEXT:
+            return f"_text_among({value}, ({', '.join(options)},))"
+        return f"({value} in ({', '.join(options)},))"
+
+    def e_contains(self, node: Node) -> str:
+        """Return whether a text contains a part or a byte."""
+        part, text = self.operands(node)
+        if node.args[0].kind == TEXT:
+            return f"(_text_search({text}, {part}, 0) >= 0)"
+        return f"(_text_find(_ctx, {text}, {part}, 0, {self.site(node.line)}) >= 0)"
+
+    def e_startswith(self, node: Node) -> str:
+        """Return whether a text starts with another."""
+        return f"_text_starts({', '.join(self.operands(node))})"
+
+    def e_endswith(self, node: Node) -> str:
+        """Return whether a text ends with another."""
+        return f"_text_ends({', '.join(self.operands(node))})"
+
+    def e_strip(self, node: Node) -> str:
+        """Return a text without the whitespace around it."""
+        return f"_text_strip({self.expression(node.args[0])})"
+
+    def e_lower(self, node: Node) -> str:
+        """Return a text with other letters."""
+        low, high = (65, 90) if node.op == "lower" else (97, 122)
+        return f"_text_cased(_ctx, {self.expression(node.args[0])}, {low}, {high})"
+
+    e_upper = e_lower
+
+    def e_concat(self, node: Node) -> str:
+        """Return the concatenation of two texts."""
+        return f"_text_concat(_ctx, {', '.join(self.operands(node))})"
+
+    def e_decimal(self, node: Node) -> str:
+        """Return the decimal digits of an integer."""
+        return f"_text_decimal(_ctx, {self.expression(node.args[0])})"
+
+    def e_parse(self, node: Node) -> str:
+        """Return the number that a text stands for."""
+        return self.checked(node, "_text_integer" if node.kind == INT else "_text_float")
 
     def e_slice(self, node: Node) -> str:
         """Return a slice of a text."""
-        return self.checked(node, "_text_slice")
+        return f"_text_slice({', '.join(self.operands(node))})"
 
     def e_find(self, node: Node) -> str:
-        """Return the search for a byte in a text."""
+        """Return the search for a part or a byte in a text."""
+        if node.args[1].kind == TEXT:
+            return f"_text_search({', '.join(self.operands(node))})"
         return self.checked(node, "_text_find")
 
     def e_method(self, node: Node) -> str:

@@ -1,13 +1,15 @@
 """The layout of the blocks of memory that the loop works on: offsets, in bytes.
 
-NEXT_TEXT is the end of the batch's texts, where a copy of another text goes. The windowed words serve panes.py.
+NEXT_TEXT is the end of the batch's texts, where a copy of another text goes. SCRATCH is the begin of the texts that the
+present event builds, and SCRATCH_AT their end. The windowed words serve panes.py.
 """
 
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
     RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, NEXT_TEXT, COPIES, TAKEN,
-) = range(0, 168, 8)  # fmt: skip
+    SCRATCH, SCRATCH_AT,
+) = range(0, 184, 8)  # fmt: skip
 HEAD_BYTES = 192
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24

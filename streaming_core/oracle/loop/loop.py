@@ -57,9 +57,13 @@ class Loop:
         self.digest = (0, 0)
         self._work = Workspace(app, self.program)
         self._compile()
-        # Outputs of windows may refer to texts outside the batch. This reserves address space for all of them;
-        # only used pages become memory.
-        self._texts = nameable_text() if self._work.windows else None
+        # Outputs may refer to texts outside the batch, and events may build texts. This reserves address space for
+        # all of them; only used pages become memory.
+        self._texts = nameable_text() if self._work.names_texts else None
+        if self.program.makes_texts:
+            self._scratch = nameable_text()
+            self._work.context[layout.SCRATCH // 8] = self._scratch.ctypes.data
+            self._work.context[layout.SCRATCH_AT // 8] = self._scratch.ctypes.data
         self.compile_seconds = time.perf_counter() - started
 
     def reset(self) -> None:

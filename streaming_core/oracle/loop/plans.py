@@ -54,7 +54,7 @@ def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: Callab
             seen, inside = follows([part.args[0]], seen, first, second)
             ways = [follows(branch, seen, first, second) for branch in part.args[1:]]
             seen, inside = any(met for met, _ in ways), inside or any(after for _, after in ways)
-        elif part.op in ("for", "while"):
+        elif part.op in ("for", "split", "while"):
             seen, inside = follows(part.args, seen, first, second)
             inside = inside or (seen and follows(part.args, seen, first, second)[1])
         else:

@@ -69,6 +69,7 @@ class Source(Windowed):
             (1, "for j in range(n):", 0),
             (2, f"_row = rows + j * {stride}", 0),
             (2, f"_put(_ctx + {layout.SEQ}, _get(_row))", 0),
+            *((2, line, 0) for line in self.new_event()),
             *((2, line, 0) for line in body),
         ]
         return name, flush

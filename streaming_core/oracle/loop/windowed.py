@@ -441,6 +441,7 @@ def _take_$i_{stream}(_ctx, _row):
         lines.append(f"    _first = {layout.END_OF_TIME}")
         lines += [f"    _first = min(_first, _get(_at_{k}) if _at_{k} < _end_{k} else _first)" for k in places]
         lines.append(f"    _put(_ctx + {layout.SEQ}, _first)")
+        lines += [f"    {line}" for line in self.new_event()]
         for k, stream in zip(places, window.streams, strict=True):
             lines += [
                 f"    while _at_{k} < _end_{k} and _get(_at_{k}) == _first:",

@@ -65,6 +65,11 @@ class Workspace:
         memory = self.context, self.maps, self.windows, self.key_maps, self._blocks
         weakref.finalize(self, _give_back, self._functions, *memory, emitters)
 
+    @property
+    def names_texts(self) -> bool:
+        """Whether outputs may refer to texts outside the batch."""
+        return self.program.makes_texts or bool(self.windows)
+
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink alone takes the rows of the last operator, and no others."""
         return sink.inputs == self.operators[-1:] and not any(sink.inputs[0] in o.inputs for o in self.operators)

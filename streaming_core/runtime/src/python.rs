@@ -308,20 +308,22 @@ impl Engine {
 
 /// Deals the rows of a windowed operator to shares of its keys.
 #[pyclass(module = "streaming_core._runtime")]
-struct Dealer(share::Dealer, usize);
+struct Dealer(share::Dealer, usize, #[expect(dead_code, reason = "held as long as the dealer")] Bytes);
 
 // SAFETY: pyo3 lends a Dealer to one thread at a time (`&mut self`).
 unsafe impl Sync for Dealer {}
 
 #[pymethods]
 impl Dealer {
-    /// `program`: one that executor `share` runs; `shares`: the number of shares.
+    /// `program`: one that executor `share` runs; `shares`: the number of shares; `texts`: as for `Engine`.
     #[new]
-    fn new(program: &str, shares: usize) -> PyResult<Self> {
+    fn new(program: &str, shares: usize, texts: &Bound<'_, PyAny>) -> PyResult<Self> {
         // SAFETY: Python compiles the kernels and keeps them as long as the dealer (kernels/program.py).
-        let program = unsafe { Program::parse(program) }.map_err(python_error)?;
+        let mut program = unsafe { Program::parse(program) }.map_err(python_error)?;
+        let texts = Bytes::of(texts, "texts")?;
+        program.texts = Some(texts.as_texts()?);
         let stride = program.event.stride;
-        Ok(Self(guarded(|| share::Dealer::new(&program, shares))?, stride))
+        Ok(Self(guarded(|| share::Dealer::new(&program, shares))?, stride, texts))
     }
 
     /// Returns pairs of u32 as bytes: the position of a row in the block, and a share that needs the row. Rows come in

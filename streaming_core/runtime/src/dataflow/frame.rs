@@ -19,7 +19,7 @@ use crate::program::Program;
 use crate::program::options::Options;
 use crate::program::registry::find;
 use crate::rows::block::{Block, Text};
-use crate::rows::texts::Texts;
+use crate::rows::texts::{self, Texts};
 use crate::rows::view::Rows;
 use crate::state::states::States;
 use crate::threads::choice::{Choice, Way, widths};
@@ -153,12 +153,6 @@ impl Frame {
     pub fn is_stopped(&self) -> bool {
         // ORDERING: Acquire; nothing but the flag is used.
         interruption::noted() != 0 || self.signals.stopped.load(Ordering::Acquire)
-    }
-
-    /// The text of a block's rows, and of rows made from them.
-    fn begin_text(&self, text: Text) -> Result<Text, RunError> {
-        let Some(texts) = &self.texts else { return Ok(text) };
-        texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
     }
 
     /// An error once it is.
@@ -343,7 +337,7 @@ impl<W: Work> Dataflow<W> {
 
 impl<W: Work> Executor for Dataflow<W> {
     fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        let text = self.frame.begin_text(block.text)?;
+        let text = texts::begin(self.frame.texts.as_ref(), block.text)?;
         let mut start = 0;
         while start < block.n {
             let most = self.work.section(&self.frame, self.events).min(block.n - start);
@@ -357,7 +351,7 @@ impl<W: Work> Executor for Dataflow<W> {
     }
 
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {
-        let text = self.frame.begin_text(Text::empty())?;
+        let text = texts::begin(self.frame.texts.as_ref(), Text::empty())?;
         let clock = self.clock.start();
         let Self { team, frame, flushed, .. } = self;
         let counters = Mutex::new(flushed);

@@ -264,6 +264,7 @@ impl Lane {
         out: &mut RowBuffer,
     ) -> Result<(), RunError> {
         let Some(flush) = operator.flush else { return Ok(()) };
+        operator.furnish(out);
         let mut context = BatchContext {
             n: states.len() as i64,
             states: states.as_ptr(),

@@ -12,8 +12,10 @@ use crate::error::RunError;
 use crate::program::kernel::{BatchContext, Kernel, Raised};
 use crate::program::{Key, OperatorKind, Origin, Program};
 use crate::rows::buffer::RowBuffer;
+use crate::rows::texts::Texts;
 use crate::rows::union::union;
 use crate::rows::view::Rows;
+use crate::threads::sync::Arc;
 
 /// One operator of a chain.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Operator {
     /// Partitioned operators: the key in the input rows.
     pub key: Option<Key>,
     pub state_size: usize,
+    /// Memory for new texts, if operators make any.
+    texts: Option<Arc<Texts>>,
 }
 
 /// The operators of a dataflow program, in topological order.
@@ -73,6 +77,7 @@ impl Chain {
                 emits: operator.emits,
                 key: operator.key,
                 state_size: operator.state_size,
+                texts: program.texts.clone(),
             });
         }
         let stateful = (0..operators.len()).filter(|&i| has_state(operators[i].kind)).collect();
@@ -141,6 +146,11 @@ impl Operator {
         unsafe { self.call(context, rows, out) }
     }
 
+    /// Has kernels that emit into `out` give texts that lie anywhere.
+    pub(crate) fn furnish(&self, out: &mut RowBuffer) {
+        out.make_texts(self.texts.as_ref());
+    }
+
     /// Calls the kernel on all rows.
     pub(crate) unsafe fn call(
         &self,
@@ -155,6 +165,7 @@ impl Operator {
         context.n = rows.n as i64;
         context.places = rows.places;
         context.text = rows.text.pointer();
+        self.furnish(out);
         let kernel = self.kernel.expect("every operator without windows has a kernel");
         // SAFETY: as the callers say.
         unsafe { kernel.call(&mut context) }.map_err(|raised| {

@@ -416,6 +416,13 @@ pub const CONSTANTS: &[(&str, u32)] = &[
     ("NO_MEMORY", -row::NO_MEMORY as u32),
     ("TEXT_PADDING", TEXT_PADDING as u32),
     ("SELECTION_AHEAD", SELECTION_AHEAD as u32),
+    ("TEXT_CONCAT", 0),
+    ("TEXT_LOWER", 1),
+    ("TEXT_UPPER", 2),
+    ("TEXT_DECIMAL", 3),
+    ("TEXT_INTEGER", 4),
+    ("TEXT_FLOAT", 5),
+    ("TEXT_RELEASE", 6),
 ];
 
 macro_rules! context {

@@ -6,6 +6,7 @@ use crate::error::RunError;
 use crate::output::digest::Hasher;
 use crate::rows::block::SEQ_BYTES;
 use crate::rows::column::{Column, ColumnKind};
+use crate::rows::built;
 use crate::rows::texts::Texts;
 use crate::threads::sync::Arc;
 
@@ -45,6 +46,9 @@ pub struct Program {
     /// Memory for texts that outlive their block; Python passes it in addition to the program.
     #[serde(skip)]
     pub texts: Option<Arc<Texts>>,
+    /// The address of the table of the functions that build texts; 0: kernels call none.
+    #[serde(default)]
+    pub text_functions: usize,
 }
 
 fn partitions() -> usize {
@@ -250,6 +254,10 @@ impl Program {
         let program: Self =
             serde_json::from_str(json).map_err(|error| RunError::Invalid(format!("program: {error}")))?;
         program.check()?;
+        if program.text_functions != 0 {
+            // SAFETY: as the caller says.
+            unsafe { built::fill(std::ptr::with_exposed_provenance_mut(program.text_functions)) };
+        }
         Ok(program)
     }
 

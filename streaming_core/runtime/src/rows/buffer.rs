@@ -50,8 +50,10 @@ impl RowBuffer {
     }
 
     /// From now on kernels that emit here may give texts that lie anywhere.
-    pub fn make_texts(&mut self, texts: &Arc<Texts>) {
-        self.inner.room = Some(Room::new(texts.clone()));
+    pub fn make_texts(&mut self, texts: Option<&Arc<Texts>>) {
+        if let Some(texts) = texts {
+            self.inner.room.get_or_insert_with(|| Room::new(texts.clone()));
+        }
     }
 
     /// The address for a context, valid as long as the buffer, while no other thread uses it.

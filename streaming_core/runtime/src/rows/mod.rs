@@ -2,6 +2,7 @@
 
 pub mod block;
 pub mod buffer;
+pub mod built;
 pub mod column;
 pub mod emitter;
 #[cfg(feature = "pyo3")]

@@ -1,9 +1,10 @@
-//! Texts that are made while a block is processed: copies from the state of windows, where rows can name them.
+//! Texts that are made while a block is processed: copies of texts from elsewhere, where rows can name them.
 //!
-//! A row names a text by its offset in the block's text. A window emits a key that was read in an earlier block. So a copy of
-//! the key goes behind the block's text. The memory is reserved for all offsets of 32 bits; only the used part becomes real
+//! A row names a text by its offset in the block's text. A window emits a key that was read in an earlier block, and an
+//! operator a literal or a text that it has built. So a copy of it goes behind the block's text. The memory is reserved for all offsets of 32 bits; only the used part becomes real
 //! memory. When the next block starts, the texts of the last one are dropped, because all of its rows are delivered.
 
+use crate::error::RunError;
 use crate::rows::block::Text;
 use crate::threads::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
@@ -47,6 +48,15 @@ impl Texts {
         // SAFETY: as the maker of this says.
         Some(unsafe { Text::new(self.start, self.bytes) })
     }
+}
+
+/// The text of a block's rows, and of rows made from them: that of the block, if operators make no texts.
+///
+/// # Errors
+/// `Invalid`: the block's text is not at the start of the memory for texts.
+pub fn begin(texts: Option<&Arc<Texts>>, text: Text) -> Result<Text, RunError> {
+    let Some(texts) = texts else { return Ok(text) };
+    texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
 }
 
 /// The room of a writer.

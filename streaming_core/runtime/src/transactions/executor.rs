@@ -102,7 +102,7 @@ pub fn make_with(
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: the creator of a program guarantees its addresses; the executor holds the tables as long.
-        transaction: unsafe { Transaction::new(transaction, &tables)? },
+        transaction: unsafe { Transaction::new(transaction, &tables, program.texts.clone())? },
         schemes,
         choice,
         tables,
@@ -125,6 +125,7 @@ impl Executor for Transactional {
                 self.event_stride, block.stride
             )));
         }
+        let block = &self.transaction.begin(block)?;
         let clock = self.clock.start();
         let signals = self.team.signals();
         let (mut begin, mut outcome) = (0, Ok(()));

@@ -8,9 +8,11 @@ use crate::program;
 use crate::program::kernel::{
     Access, ApplyContext, ExecuteContext, IndexHeader, Kernel, PlaceContext, PlanContext, PostContext, Raised,
 };
+use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
+use crate::rows::texts::{self, Texts};
 use crate::state::table::Tables;
-use crate::threads::sync::Shared;
+use crate::threads::sync::{Arc, Shared};
 use crate::transactions::batch::Batch;
 use crate::transactions::outcome::{Columns, Outcome};
 use crate::transactions::planner::Planner;
@@ -27,12 +29,18 @@ pub struct Transaction {
     place: Kernel<PlaceContext>,
     /// By table; null for a dense one.
     indexes: Shared<*const IndexHeader>,
+    /// Memory for new texts, if operators make any.
+    texts: Option<Arc<Texts>>,
 }
 
 impl Transaction {
     /// # Safety
     /// The program's addresses are kernels that follow ABI.md and outlive this, and so do the tables.
-    pub unsafe fn new(transaction: &program::TransactionSpec, tables: &Tables) -> Result<Self, RunError> {
+    pub unsafe fn new(
+        transaction: &program::TransactionSpec,
+        tables: &Tables,
+        texts: Option<Arc<Texts>>,
+    ) -> Result<Self, RunError> {
         // SAFETY: as the caller says.
         unsafe {
             Ok(Self {
@@ -44,8 +52,14 @@ impl Transaction {
                 place: Kernel::at(transaction.place)?,
                 // Kernels read the addresses, and any thread may call an index.
                 indexes: Shared::new(tables.indexes().cast_mut()),
+                texts,
             })
         }
+    }
+
+    /// A block whose text is all that its rows can name.
+    pub fn begin(&self, block: &Block) -> Result<Block, RunError> {
+        Ok(Block { text: texts::begin(self.texts.as_ref(), block.text)?, ..*block })
     }
 
     #[cold]
@@ -142,6 +156,7 @@ impl Transaction {
         outputs: &mut RowBuffer,
     ) -> Result<u64, RunError> {
         assert!(events.end <= batch.len());
+        outputs.make_texts(self.texts.as_ref());
         let mut context = PostContext {
             rows: batch.rows(),
             begin: events.start as i64,
@@ -200,6 +215,7 @@ impl Transaction {
         context.text = batch.block.text.pointer();
         context.tables = tables;
         context.arena = arena;
+        outputs.make_texts(self.texts.as_ref());
         context.emitter = outputs.emitter();
         context.dropped = 0;
         context.rejected = 0;

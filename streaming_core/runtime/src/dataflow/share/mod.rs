@@ -32,7 +32,7 @@ use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::{Block, Text};
 use crate::rows::buffer::RowBuffer;
-use crate::rows::texts::Texts;
+use crate::rows::texts::{self, Texts};
 use crate::rows::view::Rows;
 use crate::state::states::States;
 use crate::threads::sync::Arc;
@@ -191,12 +191,6 @@ impl Line {
 }
 
 impl Share {
-    /// The text of rows, and of rows made from them.
-    fn begin_text(&self, text: Text) -> Result<Text, RunError> {
-        let Some(texts) = &self.texts else { return Ok(text) };
-        texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
-    }
-
     /// Takes rows. The first one is at this position of the block.
     fn take(&mut self, rows: Rows, first: usize) -> Result<(), RunError> {
         let Self { work, outputs, counters, .. } = self;
@@ -214,7 +208,7 @@ impl Share {
 
 impl Executor for Share {
     fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        let text = self.begin_text(block.text)?;
+        let text = texts::begin(self.texts.as_ref(), block.text)?;
         let (clock, before) = (self.clock.start(), thread_cpu_nanoseconds());
         let mut outcome = Ok(());
         let mut start = 0;
@@ -230,7 +224,7 @@ impl Executor for Share {
     }
 
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {
-        let text = self.begin_text(Text::empty())?;
+        let text = texts::begin(self.texts.as_ref(), Text::empty())?;
         let (clock, before) = (self.clock.start(), thread_cpu_nanoseconds());
         let Self { work, outputs, counters, .. } = self;
         let outcome = match work {

@@ -144,8 +144,10 @@ impl<'a> Meeting<'a> {
 
 impl Lister {
     pub fn new(windowed: &Windowed) -> Self {
+        let mut keys = RowBuffer::new(windowed.key_stride, true);
+        windowed.furnish(&mut keys);
         Self {
-            keys: RowBuffer::new(windowed.key_stride, true),
+            keys,
             hashes: Vec::new(),
             seen: Vec::new(),
             row: 0,

@@ -146,9 +146,7 @@ impl Windowed {
 
     /// Has kernels that emit into `out` give texts that lie anywhere.
     pub fn furnish(&self, out: &mut RowBuffer) {
-        if let Some(texts) = &self.texts {
-            out.make_texts(texts);
-        }
+        out.make_texts(self.texts.as_ref());
     }
 
     /// The failure of event `seq`, in this window if it is one of a window.

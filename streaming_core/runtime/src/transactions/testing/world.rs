@@ -162,7 +162,7 @@ impl World {
         let tables = Tables::new(&program.tables, threads).unwrap();
         World {
             // SAFETY: the kernels above; the world holds the tables as long.
-            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables).unwrap() },
+            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables, None).unwrap() },
             tables,
             placement: Placement::flat(threads, "a model"),
             delivery: Delivery::new(Delivered::new(Sink::new(SinkKind::Count, program.hasher().unwrap()))),

@@ -112,7 +112,7 @@ pub(crate) fn stage<G: Guard>(
     assert_eq!(size_of::<Transfer>(), EVENT);
     let mut tables = Tables::new(&program.tables, threads).unwrap();
     // SAFETY: the kernels of the bank; this function holds the tables as long as the transaction.
-    let transaction = unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables).unwrap() };
+    let transaction = unsafe { Transaction::new(program.transaction.as_ref().unwrap(), &tables, None).unwrap() };
     for (index, table) in program.tables.iter().enumerate() {
         tables.load(index, &Keys::None, &BALANCE.to_le_bytes().repeat(table.rows)).unwrap();
     }
