@@ -259,10 +259,10 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(node.ops[0], ast.In | ast.NotIn):
             return node
         [container] = node.comparators
-        is_tuple = isinstance(container, ast.Tuple)
-        call = (
-            self.word("among", node.left, *container.elts) if is_tuple else self.word("contains", node.left, container)
-        )
+        if isinstance(container, ast.Tuple):
+            call = self.word("among", node.left, *container.elts)
+        else:
+            call = self.word("contains", node.left, container)
         return call if isinstance(node.ops[0], ast.In) else ast.UnaryOp(ast.Not(), call)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:

@@ -24,9 +24,8 @@ class Kernel:
         self.out = np.zeros(ROOM, self.program.bound.output.dtype(True))
         self.blocks: list = []
         self.text = np.zeros(1 << 20, np.uint8)
-        self.engine = _runtime.Engine(
-            self.program.json(), '{"executor": "morsel"}', self.text
-        )  # fills the table of functions
+        # The engine fills the table of the functions that kernels call.
+        self.engine = _runtime.Engine(self.program.json(), '{"executor": "morsel"}', self.text)
         self.grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda emitter: 1)
         self.alloc = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(self._allocate)
         self.home = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(self._home)

@@ -192,7 +192,9 @@ class Reader(Expressions):
         if text.kind != TEXT:
             raise self.fail(node, f"split() works only on a text, not on {text.kind}")
         if rest and not (rest[0].op == "const" and rest[0].kind == TEXT and len(rest[0].data) == 1):
-            raise self.fail(node, 'split() takes one byte, such as " " or "," or nothing, for words between whitespace')
+            raise self.fail(
+                node, 'split() takes one byte, such as " " or ",", or nothing, for words between whitespace'
+            )
         return Node("split", NONE, [[text, *rest], self.turn(node, name, TEXT)], name)
 
     def turn(self, node: ast.For, name: str, kind: Any) -> list[Node]:

@@ -1,5 +1,11 @@
 """Mistakes in operators and declarations, and the error for each."""
 
+# What a text can do, as errors say it.
+OF_TEXT = (
+    "use len, text[i], text[a:b], +, in, find, startswith, endswith, strip, lower, upper, int, float, comparisons, or "
+    "for part in text.split(...)"
+)
+
 # An application of one operator. A case holds the body of the operator, further functions, and the reason in the error.
 # It names the faulty function if that is not the operator. The error cites the line marked `# here`. Without a mark, it
 # cites the first line of the body, or the `def`.
@@ -207,13 +213,32 @@ REFUSED = {
          "tables and functions of its file"),
         ("x = holds", "cannot use a value of type function; call the function"),
         ("x = None", "cannot use a value of type NoneType; choose a number that means none, such as 0 or -1"),
-        ("x = 'said'",
-         "cannot use a value of type str; compare single bytes (line[0] == 97), or let the generator replace the "
-         "text by a number"),
+        (r"x = '\ud800'", r"'\ud800' is not UTF-8; write its bytes as b\"...\""),
+        ("x = row.a + 'said'", "a text is not a number; " + OF_TEXT),
+        ("x = row.a == 'said'", "a text is not a number; " + OF_TEXT),
+        ("x = row.line in ()", "`in` works on a set, a map, a text or a tuple, not on TUPLE"),
+        ("x = row.line in ('a', 1)", "a text is not an integer"),
+        ("x = row.b in (1, 2)", "a float is not an integer; convert it with int(...)"),
+        ("x = row.b in row.line", "a float is not an integer; convert it with int(...)"),
+        ("x = row.line.startswith(97)",
+         "a text has no method startswith with 1 argument; " + OF_TEXT),
+        ("x = row.line.find()", "a text has no method find with 0 arguments; " + OF_TEXT),
+        ("x = row.line.strip(' ')", "a text has no method strip with 1 argument; " + OF_TEXT),
+        ("x = str(row.b)", "str() takes one integer, not a float"),
+        ("x = str(row.p)", "str() takes one integer, not a boolean"),
+        ("x = str(row.a, 2)", "str() takes one integer"),
+        ("x = int(row.line, 16)", "int() takes one number or text"),
+        ("for part in row.line.split(',', 2):\n    pass", "SPLIT2"),
+        ("for part in row.line.split(', '):\n    pass",
+         'split() takes one byte, such as " " or ",", or nothing, for words between whitespace'),
+        ("for part in row.line.split(row.line):\n    pass",
+         'split() takes one byte, such as " " or ",", or nothing, for words between whitespace'),
+        ("for part in row.items.split(','):\n    pass", "split() works only on a text, not on an array of u8"),
+        ("for part in row.line:\n    pass", "FORLINE"),
         ("x = app", "cannot use a value of type App; read a parameter as app.params.<name>"),
         ("x = 1 << 3 + 9223372036854775808", "the number 9223372036854775808 does not fit in a 64-bit integer"),
         ("x = app.params.large", "the number 1180591620717411303424 does not fit in a 64-bit integer"),
-        ("x = app.params.word", "cannot use parameter word, which is a text; declare a number instead"),
+        ("x = app.params.word + 1", "a text is not a number; " + OF_TEXT),
         ("x = app.params.missing", "unknown parameter 'missing'; known: k, word, large, p"),
         ("x = other.missing", "unknown parameter 'missing'; known: k, word, large, p"),
         ("x = strange[0]", "strange belongs to another application than NAME"),
@@ -237,18 +262,17 @@ REFUSED = {
         ("x = row.line.find(97, -2)", "-2 does not count from the end; write len(row.line) - 2"),
         ("x = state.last[-1]", "-1 does not count from the end; write len(state.last) - 1"),
         ("state.few[-3] = 1", "-3 does not count from the end; write len(state.few) - 3"),
-        ("x = row.a in row.items", "`in` works on a set or a map, not on an array of u8"),
+        ("x = row.a in row.items", "`in` works on a set, a map, a text or a tuple, not on an array of u8"),
         ("x = 0.5 in state.seen", "a float is not an integer; convert it with int(...)"),
         ("x = row.b & 1", "&, | and ^ do not work on a float; convert it with int(...)"),
         ("x = row.b << 1", "<< and >> do not work on a float; convert it with int(...)"),
         ("x = ~row.p", "~ does not work on a boolean; write `not`"),
         ("x = ~row.b", "a float is not an integer; convert it with int(...)"),
         ("x = row.line + 1",
-         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
-        ("x = row.line < row.line",
-         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+         "a text is not a number; " + OF_TEXT),
+        ("x = row.line < 1", "a text is not a number; " + OF_TEXT),
         ("x = -row.line",
-         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+         "a text is not a number; " + OF_TEXT),
         ("x = row.a if row.p else row.line",
          "this value is an integer in one place and a text in another; it must have one type"),
         ("(out if row.p else out).drop()",
@@ -286,9 +310,6 @@ REFUSED = {
         ("state.seen.add(0.5)", "a float is not an integer; convert it with int(...)"),
         ("state.last.append(0.5)", "cannot store a float in State.last, which holds i64; convert it with int(...)"),
         ("state.values.put(1, row.line)", "cannot store a text in State.values, which holds f64"),
-        ("x = row.line.find(1)",
-         "a text has no method find with 1 argument; use len(text), text[i], text[a:b], text.find(byte, start), == "
-         "or !="),
         ("x = out.emit(n=1, line=row.line, items=row.items)",
          "out.emit(...) returns no value; call out.emit(field=value, ...) or out.drop() on a separate line"),
         # Emitted rows.
@@ -323,8 +344,7 @@ REFUSED = {
          "cannot read its source: could not get source code", "made"),
         # Common first attempts.
         ("state.n = f'{row.a}'",
-         "`f'{row.a}'`: operators do not support f-strings, because they cannot build text; emit the values as "
-         "fields"),
+         "`f'{row.a}'`: operators do not support f-strings; write a + \":\" + str(number)"),
         ("x = [i for i in range(3)]",
          "`[i for i in range(3)]`: operators do not support comprehensions; write a for loop over range(...) and "
          "keep the values in an Array or Ring of the state"),
@@ -367,20 +387,16 @@ REFUSED = {
         ("x = row.a is not None",
          "`row.a is not None`: operators do not support `is not`; write !=, every field has a value and there is no "
          "None"),
-        ("x = row.line.split()",
-         "a text has no method split with 0 arguments; use len(text), text[i], text[a:b], text.find(byte, start), "
-         "== or !="),
-        ("x = row.line == b'abc'",
-         "cannot use a value of type bytes; compare single bytes (line[0] == 97), or let the generator replace the "
-         "text by a number"),
+        ("x = row.line.split()", "a text has no method split with 0 arguments; " + OF_TEXT),
         ("if row.line:\n    pass",
-         "a text is not a number; use len(text), text[i], text[a:b], text.find(byte, start), == or !="),
+         "a text is not a number; " + OF_TEXT),
         ("x = np.sqrt(row.b)",
          "cannot use a value of type module; an operator can call functions of its own file, and len, min, max, "
-         "abs, int, float and bool"),
+         "abs, int, float, bool and str"),
         ("x = sum(row.items)", "cannot call sum(); write a for loop over range(...)"),
         ("x = sorted(row.items)", "cannot call sorted(); write a for loop over range(...)"),
-        ("x = str(row.a)", "cannot call str(); operators cannot build text; emit the value as a field"),
+        ("x = repr(row.a)",
+         "cannot call repr(); concatenate texts with +, and write str(number) for decimal digits"),
         ("x = round(row.b)", "cannot call round(); int(x + 0.5) rounds numbers that are not negative"),
         ("x = pow(row.a, 2)", "cannot call pow(); multiply instead"),
         ("x = open('f')", "cannot call open(); an operator reads only its events"),
