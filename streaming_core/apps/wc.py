@@ -67,7 +67,7 @@ def split(row, out):
     """Emit each word of a line, and drop an empty line."""
     if len(row.line) == 0:
         out.drop()
-    for word in row.line.split(" "):
+    for word in row.line.split(b" "):
         if len(word) > 0:
             out.emit(word=word)
 

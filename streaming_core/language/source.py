@@ -116,6 +116,8 @@ class _Row(ast.NodeTransformer):
             if "lineno" in one._attributes:
                 ast.copy_location(one, node)
         return row
+
+
 def text_bytes(value: str | bytes) -> bytes:
     """The bytes of a literal: of a string, those of its UTF-8."""
     return value.encode() if isinstance(value, str) else value

@@ -8,7 +8,7 @@ state the `row`.
 import random
 from pathlib import Path
 
-from tests.differential.generated import INDENT, MASKS, Table, Writer
+from tests.differential.generated import INDENT, MASKS, Table, Writer, text_of_text
 
 HEAD = """
 from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
@@ -52,6 +52,7 @@ class Dataflow(Writer):
     def __init__(self, number: str, is_text: bool, is_stateless: bool = False, is_flushing: bool = False):
         super().__init__(number)
         self.r = random.Random(f"dataflow {number}")
+        self.text = "event.word" if is_text else ""
         self.is_text, self.is_stateless, self.is_flushing = is_text, is_stateless, is_flushing
         self.records: list[str] = []
         self.fans = 0
@@ -72,7 +73,8 @@ class Dataflow(Writer):
             "few": few,
         }
         if self.is_text:
-            values["word"] = r.choice(("event.word", "event.word", "event.word[0:2]", "event.word[1:]"))
+            built = text_of_text(r, "event.word", "event.a")
+            values["word"] = r.choice(("event.word", "event.word", "event.word[0:2]", "event.word[1:]", built))
         row = ""
         if r.random() < 0.4:  # the other fields come from the event
             row, values = "event, ", {name: value for name, value in values.items() if r.random() < 0.5}

@@ -41,6 +41,40 @@ MOST_INSERTED = 20_000  # more rows than the events of a stream can name
 INDENT = "    "
 
 
+def number_of_text(r: random.Random, text: str) -> str:
+    """An integer that depends on a text."""
+    return r.choice((
+        f"len({text}.strip())", f'{text}.find("{r.choice("abe")}", {r.randint(-3, 2)})', f"len({text}[-3:])",
+        f'int({text} in ("a", "one", "ab"))', f'int({text} < "abc")', f'int("b" in {text})',
+        f"int(str(event.n) < {text})", f'int({text}.lower().startswith("a"))', "int(str(event.m)[0:5]) % 100",
+        f"count_words({text})",
+    ))  # fmt: skip
+
+
+def text_of_text(r: random.Random, text: str, number: str) -> str:
+    """A text that depends on another one and a number."""
+    return r.choice((
+        f'({text}.lower() + "-" + str({number} % 3))[-9:]', f"({text} + b'b')[-8:]", f"{text}.upper()[:12]", '"WA"',
+        f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)", f"first_word({text}).strip()",
+    ))  # fmt: skip
+
+
+WORDS_OF_TEXT = """
+def count_words(words):
+    n = 0
+    for part in words.split():
+        n += len(part) % 4
+    return n
+
+
+def first_word(words):
+    for part in words.split(" "):
+        if len(part) > 0:
+            return part
+    return "none"
+"""
+
+
 class Field:
     """A field of a table's row, and the operations on it."""
 
@@ -146,12 +180,18 @@ class Table:
 
 
 class Writer:
-    """One application's source."""
+    """One application's source.
+
+    Attributes:
+        text: A text of the event; empty if it has none.
+    """
+
+    text = "event.w"
 
     def __init__(self, number: str):
         self.r = random.Random(f"generated {number}")
         self.tables = [Table(self.r, i) for i in range(self.r.choice((1, 2, 2, 3)))]
-        self.functions: list[str] = []
+        self.functions: list[str] = [WORDS_OF_TEXT, "\n\n"]
         self.names = 0
 
     # --- expressions: over the event, and over rows called by these names
@@ -165,6 +205,8 @@ class Writer:
                 for f in table.fields:
                     if not (f.is_hidden and joint):
                         leaves += f.integers(r, f"{row}.{f.name}")
+            if self.text and r.random() < 0.1:
+                return number_of_text(r, self.text)
             return r.choice(leaves)
         one, other = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
         match r.randrange(8):

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 from tests.differential.dataflows import HEAD, Dataflow
-from tests.differential.generated import INDENT, MASKS, Table
+from tests.differential.generated import INDENT, MASKS, Table, text_of_text
 
 MOST_MEETINGS = 48  # of a row with windows of its keys, over all windowed operators one behind the other
 OPERATORS = 5
@@ -51,7 +51,8 @@ class Windowing(Dataflow):
                 whole = f"{whole} * 31 + row.{f.name}"
             elif f.is_hidden or f.kind == "Ring":
                 whole = f"{whole} * 7 + len(row.{f.name})"
-        word = ", word=window.key.word" * self.is_text
+        built = r.choice(("window.key.word", text_of_text(r, "window.key.word", "row.times")))
+        word = f", word={built}" * self.is_text
         values = f"ts=window.end, stream=row.times % 3, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500"
         emit = f"out.emit({values}, m=row.times & {MASKS['i32']}, x=0.5, p=row.times % 2 == 1, few=row.few{word})"
         body = r.choice(([emit], [emit], [f"for i in range(row.times % {r.choice((2, 3))}):", INDENT + emit]))

@@ -113,7 +113,7 @@ class Reader(Expressions):
                 target=ast.Name(id=name),
                 iter=ast.Call(func=ast.Attribute(value=owner, attr="split"), args=args, keywords=[]),
                 orelse=[],
-            ) if len(args) <= 1:
+            ):
                 return [self.split(node, name, owner, args)]
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
                 return [self.for_loop(node, name, call)]
@@ -191,7 +191,8 @@ class Reader(Expressions):
         text, *rest = (self.expression(e) for e in (owner, *args))
         if text.kind != TEXT:
             raise self.fail(node, f"split() works only on a text, not on {text.kind}")
-        if rest and not (rest[0].op == "const" and rest[0].kind == TEXT and len(rest[0].data) == 1):
+        is_byte = len(rest) == 1 and rest[0].op == "const" and rest[0].kind == TEXT and len(rest[0].data) == 1
+        if rest and not is_byte:
             raise self.fail(
                 node, 'split() takes one byte, such as " " or ",", or nothing, for words between whitespace'
             )
@@ -211,7 +212,7 @@ class Reader(Expressions):
         """Type `for row in queue:`, whose body reads the rows and leaves the queue alone."""
         queue = self.expression(node.iter)
         if not isinstance(queue.kind, BoxKind) or not isinstance(queue.kind.type, Queue):
-            raise self.fail(node, f"a loop goes over range(...) or a queue, not over {queue.kind}")
+            raise self.fail(node, f"a loop goes over range(...), a queue or text.split(...), not over {queue.kind}")
         written = ast.unparse(node.iter)
         for inner in (one for statement in node.body for one in ast.walk(statement)):
             match inner:
