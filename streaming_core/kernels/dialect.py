@@ -222,7 +222,9 @@ class _Rewriter(ast.NodeTransformer):
         if call.args:
             separator: Any = self.visit(call.args[0])  # the word for a text of one byte
             byte = ast.Constant(ord(separator.args[0].value))
-            begin, sign, stop = ast.Constant(0), ast.LtE(), self.word("part_end", text, byte, at)
+            begin: ast.expr = ast.Constant(0)
+            sign: ast.cmpop = ast.LtE()
+            stop = self.word("part_end", text, byte, at)
             following: ast.expr = ast.BinOp(end, ast.Add(), ast.Constant(1))
         else:
             begin, sign, stop = self.word("blank_end", text, ast.Constant(0)), ast.Lt(), self.word("word_end", text, at)
