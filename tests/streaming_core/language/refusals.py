@@ -291,9 +291,10 @@ REFUSED = {
         ("x = row.line.find(*row)", "pass arguments by position; operators do not support keyword arguments or *"),
         ("x = row()", "cannot call `row`, which is not a function"),
         ("x = same(1)(2)", "cannot call `same(1)`, which is not a function"),
+        ("x = text(row.a)", "text is a type; write str(number) for the decimal digits of an integer"),
         ("x = np(1)",
-         "cannot call np; an operator can call functions of its own file, and len, min, max, abs, int, float and "
-         "bool"),
+         "cannot call np; an operator can call functions of its own file, and len, min, max, abs, int, float, "
+         "bool and str"),
         ("x = same(nothing(row))", "an argument of same() is a call that returns nothing"),
         ("x = same(1, 2)", "takes 1 argument, but the call passes 2: an integer, an integer", "same"),
         ("x = range(3)", "range() works only in a for loop: for i in range(...)"),
