@@ -15,12 +15,12 @@ import json
 import os
 import shutil
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +33,7 @@ from streaming_core.cluster.stages import Stage
 from streaming_core.cluster.task import BEGIN, Figures, Prepared, SparkPass, exit_column, state_parts
 from streaming_core.cluster.wire import ddl, field_column, spark_type
 from streaming_core.data import workload
+from streaming_core.data.comparison import keys_of
 from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
@@ -237,8 +238,8 @@ def _share(pass_: SparkPass, stage: Stage | None) -> Column:
         case "stateful":
             return F.lit(0)
         case "partitioned":
-            key = F.col(f"`{field_column(stage.operator.keyed_by)}`")
-            return F.pmod(F.xxhash64(key), F.lit(pass_.shares)).cast("int")
+            key = [F.col(f"`{field_column(field)}`") for field in stage.operator.key]
+            return F.pmod(F.xxhash64(*key), F.lit(pass_.shares)).cast("int")
     return F.col("share")  # a dealer has dealt them
 
 
@@ -303,12 +304,16 @@ def merge(parts: Parts, target: Path) -> None:
 def merged(shares: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     """Tables of ascending key as one sequence of tables of ascending key. No key is in two of them."""
     heads = {number: table for number, share in enumerate(shares) if (table := next(share, None)) is not None}
+
+    def key(table: pa.Table, row: int) -> list:
+        return [table.column(name)[row].as_py() for name in keys_of(table.column_names)]
+
     while heads:
         # Up to the least of the last keys, all rows are here.
-        last = min((table.column("key")[-1] for table in heads.values()), key=lambda key: key.as_py())
+        last = min(key(table, -1) for table in heads.values())
         ready = []
         for number, table in list(heads.items()):
-            count = pc.sum(pc.less_equal(table.column("key"), last)).as_py() or 0
+            count = bisect_right(range(table.num_rows), last, key=partial(key, table))
             ready.append(table.slice(0, count))
             left = table.slice(count)
             if not left.num_rows:
@@ -317,4 +322,5 @@ def merged(shares: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
                 del heads[number]
             else:
                 heads[number] = left
-        yield pa.concat_tables(ready).sort_by("key")
+        whole = pa.concat_tables(ready)
+        yield whole.sort_by([(name, "ascending") for name in keys_of(whole.column_names)])

@@ -49,6 +49,7 @@ from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from streaming_core import storage
 from streaming_core.apps.registry import load
+from streaming_core.data.comparison import keys_of
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
@@ -153,18 +154,18 @@ def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
 def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
     """A table as (pair, side, first, second, key, position, row): the keys for the join, and the row as JSON.
 
-    The join matches outputs by (seq, sub), and a final table by its first column. A number stays a number, so that the
-    first violations have the smallest keys.
+    The join matches outputs by (seq, sub), and a final table by its key, or else its first column. A number stays a
+    number, so that the first violations have the smallest keys.
     """
     frame = spark.read.parquet(*map(str, files))
     row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
     if not check.startswith("state:"):
         first, second, key = F.col("seq").cast("long"), F.col("sub").cast("long"), F.lit("")
     else:
-        column, kind = frame.dtypes[0]
-        number = kind in ("tinyint", "smallint", "int", "bigint")
-        first = F.col(f"`{column}`").cast("long") if number else F.lit(0).cast("long")
-        second, key = F.lit(0).cast("long"), F.lit("") if number else F.to_json(F.struct(F.col(f"`{column}`")))
+        columns = [F.col(f"`{name}`") for name in keys_of(frame.columns) or frame.columns[:1]]
+        number = len(columns) == 1 and frame.dtypes[0][1] in ("tinyint", "smallint", "int", "bigint")
+        first = columns[0].cast("long") if number else F.lit(0).cast("long")
+        second, key = F.lit(0).cast("long"), F.lit("") if number else F.to_json(F.struct(*columns))
     position = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
     return frame.select(
         F.lit(pair).alias("pair"),

@@ -78,7 +78,7 @@ def _section(app: App) -> list[str]:
         f"## {app.name}",
         paragraph(text(sentence) + (f" Source: {text(source)}." if source else "")),
         paragraph(f"Kind: `{app.kind}`. Executors: {codes(executors_of(app.kind))}."),
-        table(("operator", "kind", "key"), [(code(one.name), one.kind, _key(one)) for one in app.operators[1:-1]]),
+        table(("operator", "kind", "key"), [(code(one.name), one.kind, codes(one.key)) for one in app.operators[1:-1]]),
         table(("parameter", "default", "values", "description"), rows),
     ]
     if windows := [(one.name, one) for one in app.operators if one.window is not None]:
@@ -101,10 +101,6 @@ def _section(app: App) -> list[str]:
 def _literal(value: object) -> str:
     """A value as a command line or a file takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _key(operator: Operator) -> str:
-    return code(operator.key) if operator.key else ""
 
 
 def _allowed(param: Param) -> str:

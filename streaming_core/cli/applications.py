@@ -81,7 +81,7 @@ def _facts_of(loaded: App) -> dict[str, Any]:
         "placement": {able: EXECUTORS[able].placement for able in executors_of(loaded.kind)},
         "pipeline": [
             {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}
-            | ({"key": o.key} if o.key else {})
+            | ({"key": list(o.key)} if o.key else {})
             | ({"state": o.state.name} if o.state else {})
             | ({"output": o.output.name} if o.output else {})
             for o in loaded.operators
@@ -112,7 +112,7 @@ def _print_facts(loaded: App, facts: dict[str, Any]) -> None:
     """Print the facts about an application, for people."""
     console = Console()
     console.print(f"[bold]{loaded.name}[/] ({facts['kind']})", loaded.doc, sep="\n", highlight=False)
-    steps = [f"{o.name}({o.kind}{', ' + o.key if o.key else ''})" for o in loaded.operators]
+    steps = [f"{o.name}({o.kind}{''.join(f', {field}' for field in o.key)})" for o in loaded.operators]
     if all(o.inputs == loaded.operators[i : i + 1] for i, o in enumerate(loaded.operators[1:])):
         console.print(f"\n[bold]pipeline[/]  {' -> '.join(steps)}", highlight=False)
     else:

@@ -187,8 +187,8 @@ class Running:
         if self._operator.state is None:
             return None
         keys, data = self._engine.states(0)
-        column = None if keys is None else row_format.key_column(keys)
-        return row_format.decode_state(data, self._kernels.bound.records[self._operator.state], column)
+        record = self._kernels.bound.records[self._operator.state]
+        return row_format.decode_state(data, record, row_format.decode_keys(keys))
 
 
 class Dealing:

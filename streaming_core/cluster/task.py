@@ -252,10 +252,10 @@ class StageTask:
 
     def _flushed(self, outputs: Outputs, state: pa.Table | None) -> pa.Array:
         """The ranks of flushed rows: by key, then in the order of the flush."""
-        if state is None or "key" not in state.column_names:
-            return _join(pa.scalar(FLUSHED), outputs.order)
-        keys = sortable(state.column("key")).take(to_arrow(outputs.positions))
-        return _join(pa.scalar(FLUSHED), keys, outputs.order)
+        assert self._stage.operator is not None  # only the stage of an operator flushes
+        columns = [] if state is None else [state.column(name) for name in self._stage.operator.key_columns]
+        keys = [sortable(column).take(to_arrow(outputs.positions)) for column in columns]
+        return _join(pa.scalar(FLUSHED), *keys, outputs.order)
 
     def _write_state(self, name: str, state: pa.Table) -> None:
         folder = Path(self._pass.folder, "state", name)

@@ -220,7 +220,7 @@ def _late(material: Material) -> list[Row]:
 
 
 def _one_key(material: Material) -> list[Row]:
-    declared = {operator.key for operator in material.app.operators if operator.key}
+    declared = {field for operator in material.app.operators for field in operator.key}
     declared |= {name for one in material.app.operators if one.window is not None for name in one.window.key.fields}
     kinds = {name: {n for n, _ in material.fields(row)} & declared for name, row in enumerate(material.rows)}
     half, firsts = len(material.rows) // 2, dict[Any, Row]()

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise, zip_longest
+from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.data.digest import row_hashes
 from streaming_core.data.parts import Parts
+from streaming_core.language.operator import KEY_COLUMN
 from streaming_core.language.record import NAN_BITS
 
 SHOWN = 10  # differences to keep of a table; all are counted
@@ -142,7 +143,9 @@ OUTPUT_KEY = ("seq", "sub")
 
 def keys_of(names: list[str]) -> list[str]:
     """Return the columns that identify a row of outputs or of a final table; none if the table has one row."""
-    return [*OUTPUT_KEY] if "seq" in names else ["key"] if "key" in names else []
+    if "seq" in names:
+        return [*OUTPUT_KEY]
+    return ["key"] if "key" in names else [*takewhile(KEY_COLUMN.fullmatch, names)]
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
 from streaming_core.data.digest import MASK
 from streaming_core.errors import BadInput
+from streaming_core.language.operator import key_columns
 from streaming_core.language.record import (
     Array,
     Counter,
@@ -127,14 +128,15 @@ def _column(values: np.ndarray, slot: Slot) -> pa.Array:
     return array.cast(pa.bool_()) if slot.type.name == "boolean" else array
 
 
-def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Table:
-    """Table rows or key states as columns `key` (unless None) and the record's fields, containers as lists.
+def decode_state(data: bytes, record: Resolved, keys: list[pa.Array]) -> pa.Table:
+    """Table rows or key states as the columns of the key and the record's fields, containers as lists.
 
     Growing containers are read through the addresses in `data`: their arena must still live.
     """
     rows = np.frombuffer(data, dtype=record.dtype(header=False))
-    columns: list[pa.Array] = [] if keys is None else [keys]
-    fields: list[pa.Field] = [] if keys is None else [pa.field("key", keys.type, nullable=False)]
+    columns = list(keys)
+    names = key_columns(len(keys))
+    fields = [pa.field(name, key.type, nullable=False) for name, key in zip(names, keys, strict=True)]
     schema = record.arrow()
     for slot in record.columns:
         field = schema.field(slot.name)
@@ -148,9 +150,13 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def key_column(keys: bytes | list[bytes]) -> pa.Array:
-    """Keys of the runtime as a column: integers or texts."""
-    return to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)
+def decode_keys(keys: bytes | list[bytes] | tuple | None) -> list[pa.Array]:
+    """Keys of the runtime as columns: integers or texts; a tuple has those of several fields."""
+    if isinstance(keys, tuple):
+        return [column for field in keys for column in decode_keys(field)]
+    if keys is None:
+        return []
+    return [to_arrow(np.frombuffer(keys, "<i8")) if isinstance(keys, bytes) else from_bytes(keys)]
 
 
 def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:

@@ -171,9 +171,7 @@ class Program:
                 entry["state_size"] = records[operator.state].state[1]
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
             if operator.kind == "partitioned":
-                slot = records[operator.input].event[0][operator.keyed_by]
-                assert isinstance(slot.type, Scalar | Text)  # App.key_by
-                entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
+                entry["key"] = [_column(records[operator.input], field) for field in operator.key]
             operators.append(entry)
         return {
             "kind": "dataflow",
@@ -187,15 +185,10 @@ class Program:
         key, states = records[window.key], [records[state] for state in window.states]
         begins = list(itertools.accumulate((state.state[1] for state in states), initial=0))
 
-        def column(record: Resolved, name: str) -> dict:
-            slot = record.event[0][name]
-            assert isinstance(slot.type, Scalar | Text)  # App.window
-            return {"kind": slot.type.name, "offset": slot.offset}
-
         streams = []
         for number, rows in enumerate(operator.streams):
             kernels = {role: f"{operator.name}.{role}_{number}" for role in ("keys", "update")}
-            streams.append({"ts": column(records[rows], "ts"), **kernels})
+            streams.append({"ts": _column(records[rows], "ts"), **kernels})
         return {
             "state_size": begins[-1],
             "window": {
@@ -214,7 +207,7 @@ class Program:
                 ],
                 "of": list(window.streams),
                 "streams": streams,
-                "key": {"stride": key.event[1], "fields": [column(key, name) for name in key.event[0]]},
+                "key": {"stride": key.event[1], "fields": [_column(key, name) for name in key.event[0]]},
                 **{r: f"{operator.name}.{r}" if r in operator.functions else 0 for r in ("result", "slide")},
             },
         }
@@ -241,6 +234,13 @@ class Program:
 def with_functions(description: dict) -> str:
     """Return a description as the runtime takes it, with the address of this process's table of functions."""
     return json.dumps(description | {"text_functions": TEXT_FUNCTIONS.ctypes.data})
+
+
+def _column(record: Resolved, name: str) -> dict:
+    """Describe a field of a key, or the `ts` of rows, for the runtime."""
+    slot = record.event[0][name]
+    assert isinstance(slot.type, Scalar | Text)  # Stream.key_by
+    return {"kind": slot.type.name, "offset": slot.offset}
 
 
 def _described(table: BoundTable) -> dict:

@@ -48,7 +48,7 @@ from streaming_core.language.declaration import NAME_RULE, caller, declares, is_
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import Pairs, joined
-from streaming_core.language.operator import Operator
+from streaming_core.language.operator import KEY_COLUMN, Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
 from streaming_core.language.sinks import gathered
@@ -314,7 +314,7 @@ class App:
         self,
         left: Stream,
         right: Stream,
-        on: str | None = None,
+        on: str | tuple[str, ...] | dict[str, str] | None = None,
         *,
         within: int | str,
         band: dict[str, tuple[str, float]] | None = None,
@@ -329,7 +329,8 @@ class App:
         Args:
             left: the left stream.
             right: the right stream.
-            on: the key, a field of both. With a band, there may be none.
+            on: the key: a field of both, or several. A dict has the field of the right stream by that of the left one,
+                whose name the pair has. With a band, there may be no key.
             within: a number of units of `ts`, or a duration such as "10m".
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
                 difference. The first of them is an index, so a row meets few rows that are not close.
@@ -448,9 +449,11 @@ class App:
         self._refuse("output", operator.output, *CONTAINERS)
         self._refuse("state", operator.state, Text)
         self._refuse("scratch", operator.scratch, Text, *GROWING)
-        if operator.kind == "partitioned" and "key" in operator.kept.fields:
+        taken = operator.kept.fields if operator.kind == "partitioned" else ()
+        if clash := next((name for name in taken if KEY_COLUMN.fullmatch(name)), None):
             raise BadInput(
-                f"app {self.name}: {operator.state!r}: the field name 'key' is reserved for the key; rename the field"
+                f"app {self.name}: {operator.state!r}: the field name {clash!r} is reserved for the key; "
+                "rename the field"
             )
         if any(other.name == operator.name for other in self.operators):
             raise BadInput(f"app {self.name}: two operators have the function name {operator.name}; rename one")
@@ -521,9 +524,9 @@ class App:
         for operator in self.operators:
             if operator.state is not None:
                 state = operator.state.resolve(values).arrow()
-                if operator.key is not None:
-                    key = pa.binary() if isinstance(operator.input.fields[operator.key], Text) else pa.int64()
-                    state = state.insert(0, pa.field("key", key, nullable=False))
+                for number, (column, field) in enumerate(zip(operator.key_columns, operator.key, strict=True)):
+                    key = pa.binary() if isinstance(operator.input.fields[field], Text) else pa.int64()
+                    state = state.insert(number, pa.field(column, key, nullable=False))
                 schemas[f"state_{operator.name}"] = state
         return schemas
 

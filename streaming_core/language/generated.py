@@ -31,17 +31,35 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
         text: The source. The name of the function's file identifies this text.
         names: The objects that the function can use, by name.
     """
-    name = text.partition("\n")[0].rpartition("(")[0].removeprefix("def ")
+    compiled, frame = _compiled(text, "", {**(names or {}), "__name__": module}), caller()
+    places[compiled] = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return compiled
+
+
+def like(function: Callable, text: str, line: int) -> Callable:
+    """Compile a function that is a user's function in another form: it sees the same names, and has the same place.
+
+    Args:
+        function: The user's function.
+        text: The source of the new one.
+        line: The line of the file on which it begins.
+    """
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    file = f"/{os.path.basename(function.__code__.co_filename)}"
+    names = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+    return _compiled("\n" * (line - 1) + text, file, names)
+
+
+def _compiled(text: str, file: str, namespace: dict[str, Any]) -> Callable:
+    """Compile the function of a text, for a file whose name identifies the text."""
+    name = text.lstrip("\n").partition("(")[0].removeprefix("def ")
     if not is_name(name):
         raise BadInput(f"invalid name {name!r} of an operator; {NAME_RULE}")
-    file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>{file}"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    namespace: dict[str, Any] = {**(names or {}), "__name__": module}
     exec(compile(text, file, "exec"), namespace)
     compiled = namespace[name]
     assert callable(compiled)
-    frame = caller()
-    places[compiled] = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
     return compiled
 
 

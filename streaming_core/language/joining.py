@@ -1,6 +1,8 @@
 """Joins of two streams within a span of event time: a declaration that becomes a windowed operator.
 
     app.join(orders, payments, on="order", within="10m").sink()
+    app.join(orders, payments, on=("shop", "order"), within="10m").sink()
+    app.join(orders, payments, on={"id": "order"}, within="10m").sink()
 
 Rows meet if they have the same key, and if their `ts` differ by at most `within`. With `band`, the values of two number
 fields must also be close to each other. A pair leaves with the row that comes last.
@@ -29,6 +31,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language import generated
 from streaming_core.language.aggregation import as_text, late_rows
 from streaming_core.language.extent import in_units, rolling
+from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Queue, Record, Scalar, i64
 from streaming_core.language.sinks import gathered
@@ -44,7 +47,7 @@ class Join:
         app: The name of the application.
         name: The name of the operator.
         sides: The records of the left and the right stream.
-        on: The key, a field of both; None: the band alone says which rows meet.
+        on: The key: by field of the left record the field of the right one. Empty: the band alone says which rows meet.
         span: The largest difference of `ts`.
         band: By field of the left record the field of the right one, and the largest difference.
     """
@@ -52,7 +55,7 @@ class Join:
     app: str
     name: str
     sides: tuple[Record, Record]
-    on: str | None
+    on: dict[str, str]
     span: int
     band: dict[str, tuple[str, float]]
 
@@ -62,19 +65,9 @@ class Join:
 
     def check(self) -> None:
         """Raise BadInput if a field is missing or no number, or if neither a key nor a band says which rows meet."""
-        for record in self.sides:
-            if self.on == "ts":
-                raise self.refusal(" on 'ts': the result has a field ts of its own; copy it with flat_map")
-            if self.on is not None and self.on not in record.fields:
-                raise self.refusal(f" on {self.on!r}: {record!r} has no such field")
-            if self.on is not None and record.fields[self.on] != self.sides[0].fields[self.on]:
-                raise self.refusal(f" on {self.on!r}: both streams need a field of the same type")
-            for field, kind in record.fields.items():
-                if field != self.on and not isinstance(kind, Scalar):
-                    kept = "and a join keeps numbers only; leave it out with flat_map"
-                    raise self.refusal(f": {record!r}: {field} is no number, {kept}")
-        if self.on is None and not self.band:
+        if not self.on and not self.band:
             raise self.refusal(': say which rows meet: on="field", or band={"field": ("field", distance)}')
+        self._check_key()
         for one, (other, distance) in self.band.items():
             for record, field in zip(self.sides, (one, other), strict=True):
                 known = record.fields.get(field)
@@ -85,10 +78,40 @@ class Join:
             if not is_number or not 0 <= distance < most:
                 raise self.refusal(f": band: the distance of {one} must be a number from 0{text}, got {distance!r}")
 
+    def _check_key(self) -> None:
+        """Raise BadInput unless the key has fields of both sides, and the other fields are numbers."""
+        keys = [self.key_of(number) for number in range(2)]
+        for record, key in zip(self.sides, keys, strict=True):
+            for field in key:
+                if field == "ts":
+                    raise self.refusal(" on 'ts': the result has a field ts of its own; copy it with flat_map")
+                if field not in record.fields:
+                    raise self.refusal(f" on {field!r}: {record!r} has no such field")
+                if not is_key(record.fields[field]):
+                    raise self.refusal(f" on {field!r}: a key is an integer or a text; convert it with flat_map")
+            if len({*key}) < len(key):
+                raise self.refusal(f" on {key}: a field is there twice; name each field once")
+        for left, right in self.on.items():
+            if self.sides[0].fields[left] != self.sides[1].fields[right]:
+                both = repr(left) if left == right else f"{left!r} and {right!r}"
+                raise self.refusal(f" on {both}: both streams need a field of the same type")
+        for record, key in zip(self.sides, keys, strict=True):
+            for field, kind in record.fields.items():
+                if field not in key and not isinstance(kind, Scalar):
+                    kept = "and a join keeps numbers only; leave it out with flat_map"
+                    raise self.refusal(f": {record!r}: {field} is no number, {kept}")
+
+    def key_of(self, number: int) -> tuple[str, ...]:
+        """The fields of one side that are its key."""
+        return tuple(self.on if number == 0 else self.on.values())
+
     @property
     def kept(self) -> tuple[dict[str, FieldType], ...]:
         """The fields that the kept rows of each side have: all but the key."""
-        return tuple({field: kind for field, kind in side.fields.items() if field != self.on} for side in self.sides)
+        return tuple(
+            {field: kind for field, kind in side.fields.items() if field not in self.key_of(number)}
+            for number, side in enumerate(self.sides)
+        )
 
     @property
     def titles(self) -> tuple[dict[str, str], ...]:
@@ -104,8 +127,7 @@ class Join:
         """The record of a pair."""
         ts, other = (side.fields.get("ts", i64) for side in self.sides)
         fields: dict[str, FieldType] = {"ts": ts if ts == other else i64}
-        if self.on is not None:
-            fields[self.on] = self.sides[0].fields[self.on]
+        fields |= {field: self.sides[0].fields[field] for field in self.on}
         for kinds, titles in zip(self.kept, self.titles, strict=True):
             for field, title in titles.items():
                 if title in fields:
@@ -123,14 +145,14 @@ class Join:
 
     @property
     def bucket(self) -> str:
-        """The field of a key that holds the bucket. The key itself may have this name already."""
-        return "bucket" if self.on != "bucket" else "bucket_of_band"
+        """The field of a key that holds the bucket: `bucket`, with as many underscores as it takes to differ."""
+        return next(name for n in range(len(self.on) + 1) if (name := "bucket" + "_" * n) not in self.on)
 
     @property
     def key(self) -> Record:
-        """The record of a key with a bucket."""
-        fields: dict[str, FieldType] = {} if self.on is None else {self.on: self.sides[0].fields[self.on]}
-        return Record(f"{self.name}_key", {**fields, self.bucket: i64}, None)
+        """The record of a key, with a bucket if there is a band."""
+        fields: dict[str, FieldType] = {field: self.sides[0].fields[field] for field in self.on}
+        return Record(f"{self.name}_key", fields | ({self.bucket: i64} if self.band else {}), None)
 
     def is_of_floats(self, left: str, right: str) -> bool:
         """Whether a field of the left record or one of the right record is a float."""
@@ -144,9 +166,12 @@ class Join:
         floats, although a division rounds. Their buckets are wider than the distance by a millionth, and the quotient
         is below 2^31, so it rounds by less. Values beyond fall into the outermost buckets. NaN is close to nothing.
         """
+        same = ", ".join(f"{field}=row.{own}" for field, own in zip(self.on, self.key_of(number), strict=True))
+        if not self.band:
+            return f"def {self.name}_keys_{number}(row, keys):\n    keys.add({same})\n"
         left, (right, distance) = next(iter(self.band.items()))
         value = f"row.{(left, right)[number]}"
-        same = "" if self.on is None else f"{self.on}=row.{self.on}, "
+        same += ", " if same else ""
         steps = ("",) if number == 0 else (" - 1", "", " + 1")
         lines = [f"keys.add({same}{self.bucket}=at{step})" for step in steps]
         if self.is_of_floats(left, right):
@@ -162,7 +187,7 @@ class Join:
         """Return the source of the update function of one stream: the row meets those of the other, and is kept."""
         own, other = ("lefts", "rights") if number == 0 else ("rights", "lefts")
         values = ["ts=max(row.ts, kept[i].ts)"]
-        values += [] if self.on is None else [f"{self.on}=window.key.{self.on}"]
+        values += [f"{field}=window.key.{field}" for field in self.on]
         for side, titles in enumerate(self.titles):
             row = "row" if side == number else "kept[i]"
             values += [f"{title}={row}.{field}" for field, title in titles.items()]
@@ -214,7 +239,7 @@ def joined(
     app: Any,
     left: Stream,
     right: Stream,
-    on: str | None,
+    on: str | tuple[str, ...] | dict[str, str] | None,
     within: int | str,
     band: dict[str, tuple[str, float]],
     name: str,
@@ -224,6 +249,11 @@ def joined(
     if type(span) is not int or not 0 <= span < MOST:
         reason = f"within must be a duration such as '10s', or a number from 0 to below 2^61, not {within!r}"
         raise BadInput(f"app {app.name}: join: {reason}")
+    if not isinstance(on, dict):
+        fields = () if on is None else (on,) if isinstance(on, str) else on
+        if len({*fields}) < len(fields):
+            raise BadInput(f"app {app.name}: join on {fields}: a field is there twice; name each field once")
+        on = {field: field for field in fields}
     join = Join(app.name, name, (left._record, right._record), on, span, band)
     join.check()
     output = join.output
@@ -232,6 +262,7 @@ def joined(
         return tuple(generated.function(app._module, source(number)) for number in range(2))
 
     streams = app.connect(left, right)
-    keyed = streams.key_by(join.key, keys=written(join.keys)) if band else streams.key_by(on)
+    is_same = not band and all(field == other for field, other in on.items())
+    keyed = streams.key_by(*on) if is_same else streams.key_by(join.key, keys=written(join.keys))
     pairs = keyed.window(rolling(span + 1)).apply(written(join.update), join.states, output)
     return Pairs(join, (left, right), pairs._operators)

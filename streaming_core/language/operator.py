@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streaming_core.language.record import Record
 from streaming_core.language.window import Window
 
+# The name of a column of a final state that holds a key, or a field of one.
+KEY_COLUMN = re.compile(r"key(_\d+)?")
+
+
+def key_columns(fields: int) -> list[str]:
+    """Return the columns of a key in a final state: `key`, or `key_0`, `key_1`, ... for several fields."""
+    return ["key"] if fields == 1 else [f"key_{number}" for number in range(fields)]
+
 
 @dataclass(eq=False)
 class Operator:
-    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink."""
+    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink.
+
+    A partitioned operator has a `key`: fields of its input, all integers and texts.
+    """
 
     kind: str
     name: str
     inputs: list[Operator]
     output: Record | None
     functions: dict[str, Callable] = field(default_factory=dict)
-    key: str | None = None
+    key: tuple[str, ...] = ()
     state: Record | None = None
     scratch: Record | None = None
     window: Window | None = None
@@ -49,7 +61,6 @@ class Operator:
         return self.state
 
     @property
-    def keyed_by(self) -> str:
-        """`key` of an operator that has one."""
-        assert self.key is not None, self.name
-        return self.key
+    def key_columns(self) -> list[str]:
+        """The columns of the key in the final state, in the order of `key`."""
+        return key_columns(len(self.key))

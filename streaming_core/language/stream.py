@@ -11,9 +11,10 @@ from streaming_core.language import generated
 from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent
+from streaming_core.language.keys import check_fields, is_key, with_key
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text, boolean
-from streaming_core.language.windowed import ONE, Keys, is_key
+from streaming_core.language.windowed import ONE, Keys
 
 
 def _name(fn: Callable) -> str:
@@ -46,19 +47,21 @@ class Connected:
     @declares
     def key_by(
         self,
-        *key: str | Record,
+        *key: str | Record | Callable,
         keys: Callable | tuple[Callable, ...] | None = None,
         every: int | str | None = None,
         multiplicity: str = "set",
     ) -> KeyedStream:
-        """The key of a row, in one of three ways. Windows take all of them, `process` takes a field.
+        """The key of a row, in one of four ways. Windows take all of them, `process` takes the first two.
 
-        - `key_by("field")`: the value of an integer or text field, which all streams have.
+        - `key_by("field", ...)`: the values of integer and text fields, which all streams have.
+        - `key_by(fn)`: the integer or text that `fn(row)` returns, or a tuple of these; `fn` may be a lambda. The rows
+          get the values as fields: `key`, or `key_0`, `key_1`, ... for a tuple (language/keys.py).
         - `key_by(Record, keys=fn)`: each key that `fn(row, keys)` adds with `keys.add(field=value, ...)`.
         - `key_by(every=n)`: the keys 0..n-1 for every row; a function reads `window.key.index`.
 
         Args:
-            *key: The field, or the record of a key.
+            *key: The fields, the function, or the record of a key.
             keys: The function that adds the keys of a row; a tuple has one for each stream.
             every: The number of keys that every row has, or the parameter that holds it.
             multiplicity: Whether a key that a row adds twice counts once (`set`) or twice (`bag`), or the parameter
@@ -67,15 +70,15 @@ class Connected:
         functions = () if keys is None else keys if isinstance(keys, tuple) else (keys,)
         fields = tuple(one for one in key if isinstance(one, str))
         record = next((one for one in key if isinstance(one, Record)), None)
-        if len(key) > 1 or bool(key) == (every is not None) or (record is None) == bool(functions):
-            raise BadInput('key_by takes the key in one way: "field", or Record and keys=function, or every=number')
-        for stream in self._streams:
+        several = len(key) > 1 and len(fields) < len(key)
+        if several or bool(key) == (every is not None) or (record is None) == bool(functions):
+            ways = '"field", ..., or a function, or Record and keys=function, or every=number'
+            raise BadInput(f"key_by takes the key in one way: {ways}")
+        if key and isinstance(key[0], FunctionType):
+            return self._key_by(key[0])
+        for stream in self._streams if fields else ():
+            check_fields(stream._record, fields)
             for field in fields:
-                if not is_key(stream._record.fields.get(field)):
-                    known = [name for name, kind in stream._record.fields.items() if is_key(kind)]
-                    raise BadInput(
-                        f"key_by({field!r}): {stream._record.name} has the integer and text fields {', '.join(known)}"
-                    )
                 if stream._record.fields[field] != self._streams[0]._record.fields[field]:
                     raise BadInput(f"key_by({field!r}): all streams need the field {field} with the same type")
         if functions and len(functions) != len(self._streams):
@@ -85,6 +88,15 @@ class Connected:
             if not is_key(kind):
                 raise BadInput(f"key_by: key field {name} must be an integer or a text")
         return KeyedStream(self._streams, Keys(fields, record, functions, every, multiplicity))
+
+    def _key_by(self, function: Callable) -> KeyedStream:
+        """The streams, whose rows have the key that a function computes as fields."""
+        keyed, fields = [], ()
+        for stream in self._streams:
+            name = stream._app._free("keyed" if function.__name__ == "<lambda>" else function.__name__)
+            operator, output, fields = with_key(generated.named(function, name), stream._record, name)
+            keyed.append(stream.flat_map(operator, output))
+        return Connected(tuple(keyed)).key_by(*fields)
 
     @declares
     def window(
@@ -216,9 +228,9 @@ class KeyedStream:
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
         if len(self._streams) > 1 or not self._keys.fields:
-            raise BadInput('process takes one stream whose key is a field; write stream.key_by("field").process(...)')
+            raise BadInput('process takes one stream whose key is fields; write stream.key_by("field").process(...)')
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        [stream], [key] = self._streams, self._keys.fields
+        [stream], key = self._streams, self._keys.fields
         return stream._app._add(
             Operator("partitioned", _name(fn), stream._operators, output, functions, key=key, state=state)
         )

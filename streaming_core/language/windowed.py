@@ -28,11 +28,6 @@ class Input(Protocol):
         """The record of its rows."""
 
 
-def is_key(kind: FieldType | None) -> bool:
-    """Whether a field of this type can be a key."""
-    return isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)
-
-
 @dataclass(frozen=True)
 class Keys:
     """The keys of a row: fields of it, those that functions add, or as many for every row.
@@ -154,6 +149,10 @@ class Windows:
         key = EVERY if keys.record is None else keys.record
         if keys.fields:
             key = Record("Key", keys.kinds(self.streams[0]), None)
+        if len(keys.fields) > 1:
+            values = ", ".join(f"{field}=row.{field}" for field in keys.fields)
+            text = f"def {name}_keys(row, keys):\n    keys.add({values})\n"
+            functions |= {f"keys_{i}": generated.function(app._module, text) for i in range(len(self.streams))}
         window = Window(
             extent.kind,
             in_units(extent.advance, app),
@@ -161,7 +160,7 @@ class Windows:
             app._delay(self.delay),
             None if self.idle is None else in_units(self.idle, app),
             key,
-            keys.fields[0] if keys.fields else None,
+            keys.fields[0] if len(keys.fields) == 1 else None,
             keys.every,
             keys.multiplicity,
             tuple(i for i, stream in enumerate(self.streams) for _ in stream._operators),

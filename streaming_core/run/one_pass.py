@@ -298,16 +298,13 @@ def final_state(engine: _runtime.Engine, program: Program) -> dict[str, pa.Table
     state = {}
     for index, table in enumerate(program.bound.tables):
         keys, data = engine.table(index)
-        numbers = to_arrow(np.arange(table.size, dtype=np.int64)) if keys is None else row_format.key_column(keys)
+        numbers = row_format.decode_keys(keys) or [to_arrow(np.arange(table.size, dtype=np.int64))]
         state[table.name] = row_format.decode_state(data, table.row, numbers)
     records = {o.name: program.bound.records[o.state] for o in program.app.operators if o.state is not None}
     for index, operator in enumerate(program.description.get("operators", [])):
         if operator["name"] not in records:
             continue
         keys, data = engine.states(index)
-        column = None
-        if operator["kind"] != "stateful":
-            assert keys is not None  # only the state of a stateful operator has no keys
-            column = row_format.key_column(keys)
-        state[operator["name"]] = row_format.decode_state(data, records[operator["name"]], column)
+        columns = row_format.decode_keys(keys)
+        state[operator["name"]] = row_format.decode_state(data, records[operator["name"]], columns)
     return state

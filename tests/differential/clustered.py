@@ -82,7 +82,8 @@ def shared_states(pass_: SparkPass) -> dict[str, pa.Table]:
     for operator in pass_.prepared.program.app.operators:
         if operator.state is not None:
             state = state_parts(pass_, operator.name).read()
-            states[operator.name] = state.sort_by("key") if "key" in state.column_names else state
+            keys = [(name, "ascending") for name in operator.key_columns]
+            states[operator.name] = state.sort_by(keys) if keys else state
     return states
 
 

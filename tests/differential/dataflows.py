@@ -159,6 +159,21 @@ class Dataflow(Writer):
         self.tallies.append(name)
         return name, f", state={record}"
 
+    def key(self) -> str:
+        """The arguments of `key_by`: a field, several, or a function that returns one value or two."""
+        r, fields = self.r, ["word", "word", "a"] if self.is_text else ["a", "a", "b", "n", "stream"]
+        match r.randrange(5):
+            case 0:
+                several = r.sample([*dict.fromkeys(fields), "p", "m"], r.randint(2, 3))
+                return ", ".join(f'"{field}"' for field in several)
+            case 1:
+                last = "event.word[0:1]" if self.is_text else f"({self.whole({}, 1)}) % 9"
+                second = r.choice(("", f", {last}", f", {last}"))
+                branch = ["if event.p:", f"{INDENT}return event.b % 4{second}"]
+                return self.function("keys", ["event"], [*branch, "part = event.n // 50", f"return part{second}"])
+            case _:
+                return f'"{r.choice(fields)}"'
+
     def flush(self, table: Table) -> list[str]:
         """A row for the key, and one for each entry of a container; the final state shows the flushed keys."""
 
@@ -220,9 +235,8 @@ class Dataflow(Writer):
                     name, more = self.stateful()
                     call = f"process({name}{more}, output=Event)"
                 case _:
-                    key = "word" if self.is_text else r.choice(("a", "a", "b", "n", "stream"))
                     name, more = self.tally() if self.is_stateless else self.stateful()
-                    call = f'key_by("{key}").process({name}{more}, output=Event)'
+                    call = f"key_by({self.key()}).process({name}{more}, output=Event)"
             lines.append(f"stream{number} = {united}.{call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])

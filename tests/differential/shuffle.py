@@ -51,7 +51,8 @@ def shuffled(pass_: SparkPass, stage: Stage | None, rows: list[dict]) -> Iterato
         elif stage.operator.kind == "stateful":
             row["share"] = 0
         elif stage.operator.kind == "partitioned":
-            row["share"] = random.Random(repr(row[field_column(stage.operator.keyed_by)])).randrange(pass_.shares)
+            key = [row[field_column(field)] for field in stage.operator.key]
+            row["share"] = random.Random(repr(key)).randrange(pass_.shares)
     begins = [
         {"share": share, "seq": BEGIN, "rank": b""}
         for share in range(stage.shares(pass_.shares) if stage else pass_.shares)

@@ -170,7 +170,7 @@ class Windowing(Dataflow):
                 call = f"{united}.flat_map({name}, Event{more})"
             else:
                 name, more = self.stateful()
-                call = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
+                call = f"{united}.key_by({self.key()}).process({name}{more}, output=Event)"
             lines.append(f"stream{number} = {call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])

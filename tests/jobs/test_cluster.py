@@ -66,14 +66,18 @@ def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
         assert difference is None, f"{kind} {number}: {difference}"
 
 
-def test_states_of_shares_merge_by_key(tmp_path):
+@pytest.mark.parametrize("fields", [1, 2])
+def test_states_of_shares_merge_by_key(tmp_path, fields):
     r = random.Random(3)
-    keys = r.sample(range(-5000, 5000), 2000)
+    names = ["key"] if fields == 1 else ["key_0", "key_1"]
+    numbers = r.sample(range(-5000, 5000), 2000)
+    keys = [(n,) if fields == 1 else (n // 50, bytes([n % 7, n % 3]) + b"%d" % n) for n in numbers]
     paths = []
     for share in range(3):
-        own = sorted(key for key in keys if key % 3 == share)
+        own = sorted(key for key, number in zip(keys, numbers, strict=True) if number % 3 == share)
         paths.append(tmp_path / f"{share}.parquet")
-        pq.write_table(pa.table({"key": pa.array(own, pa.int64()), "n": own}), paths[-1])
+        pq.write_table(pa.table(list(map(list, zip(*own, strict=True))), names), paths[-1])
     tables = list(cluster.merged([Parts([path]).slices(64) for path in paths]))
     assert max(table.num_rows for table in tables) <= 3 * 64
-    assert pa.concat_tables(tables).column("key").to_pylist() == sorted(keys)
+    merged = pa.concat_tables(tables)
+    assert [tuple(row.values()) for row in merged.to_pylist()] == sorted(keys)

@@ -280,13 +280,15 @@ class Result:
     def state_tables(self):
         tables = {}
         for name, (record, rows) in self.state.items():
-            kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
-            schema = pa.schema([pa.field("key", kind, None in rows), *record.resolve(self.params).arrow()])
-            values = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
-            values = [{n: exported(v) for n, v in row.items()} for row in values]
-            tables[name] = pa.Table.from_pylist(values, schema)
-            if None in rows:
-                tables[name] = tables[name].drop_columns("key")
+            keys = [] if None in rows else [key if isinstance(key, tuple) else (key,) for key in sorted(rows)]
+            columns = list(zip(*keys, strict=True))
+            names = ["key"] if len(columns) == 1 else [f"key_{i}" for i in range(len(columns))]
+            kinds = [pa.binary() if isinstance(column[0], bytes) else pa.int64() for column in columns]
+            fields = [pa.field(*pair, nullable=False) for pair in zip(names, kinds, strict=True)]
+            values = [dict(zip(names, key, strict=True)) for key in keys or [()]]
+            for value, key in zip(values, rows if None in rows else sorted(rows), strict=True):
+                value |= {n: exported(v) for n, v in vars(rows[key]).items()}
+            tables[name] = pa.Table.from_pylist(values, pa.schema([*fields, *record.resolve(self.params).arrow()]))
         return tables
 
 
@@ -354,7 +356,8 @@ class Pipeline:
             operator.functions["map"](row, *scratch, out)
         else:
             record, state_of_key = self.states[operator.name]
-            key = getattr(row, operator.key) if operator.key else None
+            fields = tuple(getattr(row, field) for field in operator.key)
+            key = fields if len(fields) > 1 else fields[0] if fields else None
             if key not in state_of_key:
                 state_of_key[key] = fresh(record.resolve(self.params))
             operator.functions["process"](row, state_of_key[key], out)

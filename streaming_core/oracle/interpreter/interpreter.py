@@ -179,8 +179,8 @@ class Interpreter:
         states = {}
         for table, rows in self.tables.items():
             keys = sorted(rows) if isinstance(rows, dict) else range(len(rows))
-            kind = pa.binary() if isinstance(table.key, Text) else pa.int64()
-            states[table.name] = export(self.program.records[table.row], [rows[key] for key in keys], keys, kind)
+            column = pa.array(keys, pa.binary() if isinstance(table.key, Text) else pa.int64())
+            states[table.name] = export(self.program.records[table.row], [rows[key] for key in keys], {"key": column})
         for step in self._steps:
             states |= step.state()
         return states

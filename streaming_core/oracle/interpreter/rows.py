@@ -89,16 +89,14 @@ class Inserting(dict):
         return row
 
 
-def export(resolved: Resolved, rows: list, keys: Any, key: pa.DataType | None) -> pa.Table:
-    """Export table rows or states as a table: `key` (unless None), then the fields."""
-    fields = list(resolved.arrow())
-    arrays = []
-    for field in fields:
+def export(resolved: Resolved, rows: list, keys: dict[str, pa.Array]) -> pa.Table:
+    """Export table rows or states as a table: the columns of the key, then the fields."""
+    fields = [pa.field(name, column.type, nullable=False) for name, column in keys.items()]
+    arrays = list(keys.values())
+    for field in resolved.arrow():
         values = [getattr(row, field.name) for row in rows]
         if not isinstance(resolved.state[0][field.name].type, Scalar | Array):
             values = [v.export() for v in values]
+        fields.append(field)
         arrays.append(pa.array(values, field.type))
-    if key is not None:
-        fields.insert(0, pa.field("key", key, nullable=False))
-        arrays.insert(0, pa.array(keys, key))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -108,14 +108,16 @@ class Stateful(Step):
         self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
         self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
         self.states: dict[Any, Any] = {}
-        if operator.key is None:
+        if not operator.key:
             only = self.states[None] = self.new()
 
             def take(row: Any) -> None:
                 seq[0] = row.seq
                 function(row, only, None)
         else:
-            key, states, new = operator.key, self.states, self.new
+            states, new = self.states, self.new
+            fields = [f"row.{field}" for field in operator.key]
+            key = fields[0] if len(fields) == 1 else f"({', '.join(fields)})"
             namespace: dict[str, Any] = {"states": states, "new": new, "seq": seq, "function": function}
             exec(_TAKE.format(key=key), namespace)
             take = namespace["take"]
@@ -129,20 +131,18 @@ class Stateful(Step):
 
     def state(self) -> dict[str, pa.Table]:
         """Return the final states, ascending by key."""
-        if self.operator.key is None:
-            return {self.operator.name: export(self.resolved, [self.states[None]], None, None)}
-        slot = self.shared.program.records[self.operator.input].event[0][self.operator.key]
-        keys = sorted(self.states)
-        kind = pa.binary() if isinstance(slot.type, Text) else pa.int64()
-        rows = [self.states[k] for k in keys]
-        return {
-            self.operator.name: export(self.resolved, rows, [k if kind == pa.binary() else int(k) for k in keys], kind)
-        }
+        operator, keys = self.operator, sorted(self.states) if self.operator.key else [None]
+        slots, columns = self.shared.program.records[operator.input].event[0], {}
+        for number, (name, field) in enumerate(zip(operator.key_columns, operator.key, strict=True)):
+            values = [key[number] if len(operator.key) > 1 else key for key in keys]
+            is_text = isinstance(slots[field].type, Text)
+            columns[name] = pa.array(values, pa.binary()) if is_text else pa.array(map(int, values), pa.int64())
+        return {operator.name: export(self.resolved, [self.states[key] for key in keys], columns)}
 
 
 _TAKE = """
 def take(row):
-    key = row.{key}
+    key = {key}
     state = states.get(key)
     if state is None:
         state = states[key] = new()

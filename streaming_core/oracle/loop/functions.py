@@ -37,7 +37,8 @@ _CALLED = {
         "text_float", "part_end", "blank_end", "word_end",
     ),
     maps: (
-        "text_state", "integer_state", "text_row", "integer_row", "text_hash", "mix",
+        "text_state", "integer_state", "text_row", "integer_row", "text_hash", "mix", "packed_room",
+        "pack_integer", "pack_text",
     ),
     panes: (
         "table_add", "table_remove", "pane_open", "first_open", "low_mark", "pane_take", "pane_memory", "pane_append",

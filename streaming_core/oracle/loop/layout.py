@@ -16,8 +16,9 @@ NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
 EMITTER_BYTES = 64  # one to a cache line
 END_OF_TIME = (1 << 63) - 1  # later than any seq
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
-ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
-MAP_BYTES = 48
+# Then room for a key of several fields, and its bytes.
+ENTRIES, MASK, USED, ENTRY, STATE, INSIDE, PACKED, PACKED_BYTES = range(0, 64, 8)
+MAP_BYTES = 64
 # A windowed operator's words, in order:
 # - advance, size, delay, idle (-1: none), number of keys that every row has
 # - list of open windows and their panes, its room

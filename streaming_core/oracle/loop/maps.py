@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from numba import types
 
-from streaming_core.oracle.loop.layout import ENTRIES, ENTRY, INSIDE, MASK, SITE, STATE, USED
+from streaming_core.oracle.loop.layout import ENTRIES, ENTRY, INSIDE, MASK, PACKED, PACKED_BYTES, SITE, STATE, USED
 from streaming_core.oracle.loop.machine import compiled
-from streaming_core.oracle.loop.memory import allocate, arena, copy_bytes, get, get_u64, put, put_u64, release
+from streaming_core.oracle.loop.memory import (
+    allocate,
+    arena,
+    copy_bytes,
+    get,
+    get_u8,
+    get_u64,
+    put,
+    put_u8,
+    put_u64,
+    release,
+)
 from streaming_core.oracle.loop.text import same_bytes, text_word
 
 
@@ -141,6 +152,44 @@ def text_state(ctx, table, text):
         copy_bytes(key, address, length)
         put(entry + 16, key)
     return _fresh(ctx, table, entry, 24)
+
+
+# A key of several fields is packed into a text, which orders keys as their fields do. An integer has eight bytes, the
+# highest first, and the least integer is 0. A text ends with a byte 0. Its bytes 0 and 1 become the pairs 1 1 and 1 2.
+
+
+@compiled
+def packed_room(table, size):
+    """Room for a packed key of this size."""
+    if size + 64 > get(table + PACKED_BYTES):
+        release(get(table + PACKED))
+        put(table + PACKED, allocate(2 * (size + 64)))
+        put(table + PACKED_BYTES, 2 * (size + 64))
+    return get(table + PACKED)
+
+
+@compiled
+def pack_integer(at, value):
+    """Packs an integer; returns the place behind it."""
+    word = types.uint64(value) ^ (types.uint64(1) << types.uint64(63))
+    for i in range(8):
+        put_u8(at + i, types.int64((word >> types.uint64(56 - 8 * i)) & types.uint64(255)))
+    return at + 8
+
+
+@compiled
+def pack_text(at, text):
+    """Packs a text; returns the place behind it."""
+    for i in range(text[1]):
+        byte = get_u8(text[0] + i)
+        if byte <= 1:
+            put_u8(at, 1)
+            at += 1
+            byte += 1
+        put_u8(at, byte)
+        at += 1
+    put_u8(at, 0)
+    return at + 1
 
 
 # The index of a table is a map whose states are words: the number of a row, and 1.

@@ -6,7 +6,7 @@ import numpy as np
 
 from streaming_core.data.digest import K1, K2, SEED
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.driver import Driver
@@ -39,23 +39,25 @@ class Source(Windowed):
         else:
             function = self.function_name(program.operator(operator, "process"))
             state = program.records[operator.kept].state[1]
-            if operator.key is None:
+            before: list[str] = []
+            if not operator.key:
                 block = np.zeros(state // 8, np.int64)
                 table = block.ctypes.data
                 find = self.place(block)
             else:
                 block = np.zeros(layout.MAP_BYTES // 8, np.int64)
                 table, address = block.ctypes.data, self.place(block)
-                slot = program.records[operator.input].event[0][operator.keyed_by]
+                slots = program.records[operator.input].event[0]
+                fields = [self.key_field(slots[field]) for field in operator.key]
                 work.open_map(operator, table)
-                if isinstance(slot.type, Text):
-                    find = f"_text_state(_ctx, {address}, {self.text_at('_row', slot.offset)})"
+                if len(fields) > 1:
+                    before, key = self.packed(address, fields)
+                    find = f"_text_state(_ctx, {address}, {key})"
                 else:
-                    assert isinstance(slot.type, Scalar)  # App.key_by
-                    key = self.load(slot.type, f"_row + {slot.offset}")
-                    find = f"_integer_state(_ctx, {address}, _int({key}))"
+                    [(is_text, key)] = fields
+                    find = f"_{'text' if is_text else 'integer'}_state(_ctx, {address}, {key})"
             work.maps.append((operator, table))
-            body = [f"{function}(_ctx, _row, {find}, 0)"]
+            body = [*before, f"{function}(_ctx, _row, {find}, 0)"]
             if "flush" in operator.functions:
                 flushed = self.function_name(program.operator(operator, "flush"))
                 flush = f"_flush_{i}"
@@ -73,6 +75,23 @@ class Source(Windowed):
             *((2, line, 0) for line in body),
         ]
         return name, flush
+
+    def key_field(self, slot: Slot) -> tuple[bool, str]:
+        """Return whether a field of a key is a text, and the value that it has in a row."""
+        if isinstance(slot.type, Text):
+            return True, self.text_at("_row", slot.offset)
+        assert isinstance(slot.type, Scalar)  # Stream.key_by
+        return False, f"_int({self.load(slot.type, f'_row + {slot.offset}')})"
+
+    def packed(self, table: str, fields: list[tuple[bool, str]]) -> tuple[list[str], str]:
+        """Print the packing of a key of several fields; returns the lines, and the key as a text."""
+        names = [f"_key_{number}" for number in range(len(fields))]
+        sizes = (f"2 * {name}[1] + 1" if is_text else "8" for name, (is_text, _) in zip(names, fields, strict=True))
+        lines = [f"{name} = {value}" for name, (_, value) in zip(names, fields, strict=True)]
+        lines += [f"_begin = _packed_room({table}, {' + '.join(sizes)})", "_at = _begin"]
+        for name, (is_text, _) in zip(names, fields, strict=True):
+            lines.append(f"_at = _pack_{'text' if is_text else 'integer'}(_at, {name})")
+        return lines, "(_begin, _at - _begin)"
 
     def transaction(self, operator: Operator) -> list[str]:
         """Print a transaction; returns the lines for one event.

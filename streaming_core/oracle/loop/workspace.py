@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streaming_core.errors import RunFailed
 from streaming_core.language.application import App, Table
-from streaming_core.language.operator import Operator
+from streaming_core.language.operator import Operator, key_columns
 from streaming_core.language.record import Resolved, Text
 from streaming_core.language.tables import BoundTable
 from streaming_core.language.typed import Program
@@ -93,10 +93,11 @@ class Workspace:
         for bound in self.program.tables:
             self.tables[bound.declared][:] = _rows(bound)
         for operator, address in self.maps:
-            if operator.key is None:
+            if not operator.key:
                 view(address, 8 * (self.program.records[operator.kept].state[1] // 8))[:] = 0
             else:
-                self._functions["release"](word_at(address + layout.ENTRIES))
+                for word in (layout.ENTRIES, layout.PACKED):
+                    self._functions["release"](word_at(address + word))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
         for bounds, words in self.windows:
@@ -113,9 +114,8 @@ class Workspace:
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Make an operator's empty map."""
-        slot = self.program.records[operator.input].event[0][operator.keyed_by]
         state = self.program.records[operator.kept].state[1]
-        if not self._functions["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
+        if not self._functions["map_open"](table, state, 3 if self._has_text_keys(operator) else 2):
             raise RunFailed("out of memory")
 
     def _open_index(self, table: Table) -> None:
@@ -157,13 +157,13 @@ class Workspace:
                 where = addresses.ctypes.data, len(addresses), 24 if text else 16, numbers.ctypes.data
                 self._functions["copy_states"](address, *where)
                 keys, rows = self._keys(text, addresses), rows[numbers - 1]
-            states[table.name] = self._states_table(self.program.records[table.row], rows, keys)
+            states[table.name] = self._states_table(self.program.records[table.row], rows, [keys])
         for operator, address in self.maps:
             resolved = self.program.records[operator.kept]
             dtype = resolved.dtype(False)
-            if operator.key is None:
+            if not operator.key:
                 rows = view(address, dtype.itemsize).view(dtype).copy()
-                states[operator.name] = self._states_table(resolved, rows, None)
+                states[operator.name] = self._states_table(resolved, rows, [])
                 continue
             text = self._has_text_keys(operator)
             addresses = self._entries(text, address)
@@ -171,11 +171,15 @@ class Workspace:
             self._functions["copy_states"](
                 address, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
             )
-            states[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
+            keys = [self._keys(text, addresses)]
+            if len(operator.key) > 1:
+                keys = _unpacked(keys[0], [isinstance(operator.input.fields[field], Text) for field in operator.key])
+            states[operator.name] = self._states_table(resolved, rows, keys)
         return states
 
     def _has_text_keys(self, operator: Operator) -> bool:
-        return isinstance(self.program.records[operator.input].event[0][operator.keyed_by].type, Text)
+        """Whether the map has texts as keys: texts, or packed fields."""
+        return len(operator.key) > 1 or isinstance(operator.input.fields[operator.key[0]], Text)
 
     def _entries(self, text: bool, table: int) -> np.ndarray:
         """The entries of a map that are in use, ascending by key."""
@@ -201,7 +205,7 @@ class Workspace:
 
     def ascending(self, operator: Operator, table: int) -> np.ndarray:
         """Addresses of an operator's states, ascending by key."""
-        if operator.key is None:
+        if not operator.key:
             return np.array([table], np.int64)
         text = self._has_text_keys(operator)
         addresses = self._entries(text, table)
@@ -209,14 +213,27 @@ class Workspace:
             return addresses + (24 if text else 16)
         return np.array([word_at(int(a) + (24 if text else 16)) for a in addresses], np.int64)
 
-    def _states_table(self, resolved: Resolved, rows: np.ndarray, keys: pa.Array | None) -> pa.Table:
+    def _states_table(self, resolved: Resolved, rows: np.ndarray, keys: list[pa.Array]) -> pa.Table:
         schema = resolved.arrow()
         arrays = [column_of(rows[s.name], s, None).cast(schema.field(s.name).type) for s in resolved.columns]
-        fields = list(schema)
-        if keys is not None:
-            fields.insert(0, pa.field("key", keys.type, nullable=False))
-            arrays.insert(0, keys)
-        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        names = key_columns(len(keys))
+        fields = [pa.field(name, key.type, nullable=False) for name, key in zip(names, keys, strict=True)]
+        return pa.Table.from_arrays([*keys, *arrays], schema=pa.schema([*fields, *schema]))
+
+
+def _unpacked(packed: pa.Array, are_texts: list[bool]) -> list[pa.Array]:
+    """Return the fields of packed keys (maps.py), a column for each."""
+    columns: list[list] = [[] for _ in are_texts]
+    for key in packed.to_pylist():
+        for column, is_text in zip(columns, are_texts, strict=True):
+            if is_text:
+                text, _, key = key.partition(b"\0")
+                column.append(text.replace(b"\1\1", b"\0").replace(b"\1\2", b"\1"))
+            else:
+                column.append(int.from_bytes(key[:8], "big") - (1 << 63))
+                key = key[8:]
+    kinds = (pa.binary() if is_text else pa.int64() for is_text in are_texts)
+    return [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
 def _rows(table: BoundTable) -> np.ndarray:
@@ -241,7 +258,7 @@ def _give_back(
         functions["windows_release"](words.ctypes.data)
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
-    owners += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
+    owners += [table + word for operator, table in maps if operator.key for word in (layout.ENTRIES, layout.PACKED)]
     owners += [block.ctypes.data + layout.ENTRIES for block in key_maps.values()]
     for owner in owners:
         functions["release"](word_at(owner))

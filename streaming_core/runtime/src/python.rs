@@ -4,7 +4,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -129,15 +129,23 @@ fn keys_of(keys: &Bound<'_, PyAny>) -> PyResult<Keys> {
 
 /// Keys and states as Python takes them.
 fn exported(py: Python<'_>, states: States) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyBytes>)> {
-    let keys = match &states.keys {
+    Ok((columns(py, &states.keys)?, PyBytes::new(py, &states.states)))
+}
+
+/// Keys as Python takes them.
+fn columns<'py>(py: Python<'py>, keys: &Keys) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match keys {
         Keys::None => py.None().into_bound(py),
         Keys::Integers(keys) => {
             let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
             PyBytes::new(py, &bytes).into_any()
         }
         Keys::Texts(keys) => PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?.into_any(),
-    };
-    Ok((keys, PyBytes::new(py, &states.states)))
+        Keys::Fields(fields) => {
+            let columns = fields.iter().map(|keys| columns(py, keys)).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, columns)?.into_any()
+        }
+    })
 }
 
 /// Makes a block of `n` rows of `stride` bytes and their text. Rejects sizes that do not fit.
@@ -285,7 +293,7 @@ impl Engine {
     }
 
     /// Returns `(keys, states)` of operator number `operator`, ascending by key. Keys are a list of bytes (text), the bytes of
-    /// i64s, or None for a stateful operator.
+    /// i64s, a tuple of these for several fields, or None for a stateful operator.
     fn states<'py>(&mut self, py: Python<'py>, operator: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
         let executor = self.running()?;
         exported(py, guarded(|| executor.states(operator))?)

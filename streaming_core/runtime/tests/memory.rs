@@ -189,7 +189,7 @@ fn operator(name: &str, kind: &str, inputs: &[i64]) -> Value {
         operator["state_size"] = json!(8);
     }
     if kind == "partitioned" {
-        operator["key"] = json!({"kind": "i64", "offset": 8});
+        operator["key"] = json!([{"kind": "i64", "offset": 8}]);
     }
     operator
 }

@@ -549,6 +549,7 @@ REFUSED = {
     ],
 }  # fmt: skip
 # Changes to the application's text outside expressions and statements.
+WAYS = ' takes the key in one way: "field", ..., or a function, or Record and keys=function, or every=number'
 DECLARED = [
     ("out):\n    pass\n\n\napp",
      "out):\n    return 1\n\n\napp",
@@ -622,10 +623,36 @@ DECLARED = [
     ("Param(2)",
      "Param([])", r"NAME.py:\d+: Param: default must be True or False, an integer, a number or a text, got a list"),
     ("Param(2)", "Param(2, minimum=5)", r"NAME.py:\d+: parameter k must be at least 5, got 2"),
-    ("app.source(Event).process",
-     "app.source(Event).key_by(lambda row: row.a).process",
-     r"NAME.py:\d+: key_by: key must be a text or a record; put @record \(not @dataclass\) above its class, "
-     "got <lambda>"),
+    *((
+        "app.source(Event).process", f"app.source(Event).key_by({keys}).process", rf"NAME.py:\d+: key_by{line}"
+    ) for keys, line in (
+        ("'a', 'c'", r"\('a', 'c'\): 'c' is no key; Event has the integer and text fields ts, a, p, line"),
+        ("'a', 'b'", r"\('a', 'b'\): 'b' is no key; Event has the integer and text fields ts, a, p, line"),
+        ("'a', 'items'", r"\('a', 'items'\): 'items' is no key; Event has the integer and text fields ts, a, p, line"),
+        ("'a', 'line', 'a'", r"\('a', 'line', 'a'\): a field is there twice; name each field once"),
+        ("", WAYS),
+        ("'a', operate", WAYS),
+        ("operate, operate", WAYS),
+        ("State, operate", WAYS),
+        ("3", r": key must be a text, a record; put @record \(not @dataclass\) above its class or a plain def, got 3"),
+        ("operate", r": function operate \(NAME.py:\d+\): write it as a plain def with one argument, the row"),
+    )),
+    *((
+        "app.source(Event).process(operate",
+        f"\n\ndef keyed(row):\n    {body}\n\n\napp.source(Event).key_by(keyed).process(operate",
+        rf"NAME.py:\d+: key_by: function keyed \(NAME.py:\d+\): {line}",
+    ) for body, line in (
+        ("pass", "it must return a key on every path; end it with return"),
+        ("return", "it must return a key on every path; end it with return"),
+        ("if row.p:\n        return 1", "it must return a key on every path; end it with return"),
+        ("return row.b", r"value 0 is a float, and a key is an integer or a text; write int\(...\)"),
+        ("x = row.a / 2\n    return 1, x", r"value 1 is a float, and a key is an integer or a text; write int\(...\)"),
+        ("if row.p:\n        return row.line\n    return 1",
+         "value 0 is an integer in one return and a text in another; return one type"),
+        ("if row.p:\n        return 1, 2\n    return 1", "all returns must have the same number of values"),
+        ("return ()", "it returns an empty tuple; return an integer or a text"),
+        ("return *row.items, 1", r"its number of values must be known; name each value instead of using \*"),
+    )),
     ("app.source(Event).process",
      "app.source(Event).map",
      r"NAME.py:\d+: AttributeError: a stream has no method 'map' \(did you mean 'select' or 'flat_map'\?\); it has "

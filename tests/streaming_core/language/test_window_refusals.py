@@ -52,7 +52,10 @@ def slid(window, state):
         ({"keys": None}, "key_by takes the key in one way"),
         ({"key": "value"}, "key_by takes the key in one way"),
         ({"key": None, "keys": None}, "key_by takes the key in one way"),
-        ({"key": "absent", "keys": None}, "key_by('absent'): Event has the integer and text fields ts,"),
+        (
+            {"key": "absent", "keys": None},
+            "key_by('absent'): 'absent' is no key; Event has the integer and text fields ts,",
+        ),
         ({"key": Sorted}, "key_by: key field rate must be an integer or a text"),
         ({"keys": (pairs, pairs)}, "key_by: each stream needs one keys function; got 2 for 1 streams"),
         (

@@ -225,15 +225,15 @@ pub unsafe fn keyed(
     out: &mut RowBuffer,
 ) -> Result<(), RunError> {
     let operator = &chain.operators[index];
-    let Some(key) = operator.key else {
+    if operator.key.is_empty() {
         // SAFETY: as the caller says.
         return unsafe { lanes.with(0, |lane| lane.process(operator, rows, &[], scratch, out)) };
-    };
+    }
     // SAFETY: as the caller says.
-    unsafe { scratch.hash(rows, key) }?;
+    unsafe { scratch.hash(rows, &operator.key) }?;
     if lanes.ranges().is_some() {
         // SAFETY: as the caller says.
-        unsafe { scratch.place(rows, key) }?;
+        unsafe { scratch.place(rows, &operator.key) }?;
     }
     let (hashes, positions) = (std::mem::take(&mut scratch.hashes), std::mem::take(&mut scratch.positions));
     let count = lanes.count();

@@ -13,7 +13,7 @@ use crate::rows::column::ColumnKind;
 use crate::rows::view::Rows;
 use crate::state::key_group::{GROUPS, group};
 use crate::state::key_range::KeyRanges;
-use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
+use crate::state::keyed::{KeyRef, KeyedRows, KeyedState, unpacked};
 use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
@@ -170,7 +170,7 @@ impl Scratch {
     /// # Safety
     /// The rows are readable and have the layout that `key` belongs to.
     #[inline]
-    pub unsafe fn hash(&mut self, rows: Rows, key: Key) -> Result<(), RunError> {
+    pub unsafe fn hash(&mut self, rows: Rows, key: &[Key]) -> Result<(), RunError> {
         if self.hashes.len() < rows.n {
             self.hashes.resize(rows.n, 0);
         }
@@ -182,7 +182,7 @@ impl Scratch {
     ///
     /// # Safety
     /// As for `hash`.
-    pub unsafe fn place(&mut self, rows: Rows, key: Key) -> Result<(), RunError> {
+    pub unsafe fn place(&mut self, rows: Rows, key: &[Key]) -> Result<(), RunError> {
         if self.positions.len() < rows.n {
             self.positions.resize(rows.n, 0);
         }
@@ -207,9 +207,10 @@ pub fn lane_of(hash: u64, lanes: usize) -> usize {
 impl Lane {
     /// An empty lane of a partitioned or stateful operator.
     pub fn new(operator: &Operator) -> Self {
-        let states = match operator.key {
-            Some(key) => LaneStates::Keyed(KeyedState::new(key, operator.state_size)),
-            None => LaneStates::Single(vec![0; operator.state_size.div_ceil(8)].into()),
+        let states = if operator.key.is_empty() {
+            LaneStates::Single(vec![0; operator.state_size.div_ceil(8)].into())
+        } else {
+            LaneStates::Keyed(KeyedState::new(&operator.key, operator.state_size))
         };
         Self { states, arena: Arena::new() }
     }
@@ -299,10 +300,11 @@ pub unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> R
         // SAFETY: a state of this operator.
         states.extend_from_slice(unsafe { std::slice::from_raw_parts(state, size) });
     }
-    let keys = match chain.operators[operator].key {
-        None => Keys::None,
-        Some(key) if key.kind == ColumnKind::Text => Keys::Texts(texts),
-        Some(_) => Keys::Integers(integers),
+    let keys = match &chain.operators[operator].key[..] {
+        [] => Keys::None,
+        [Key { kind: ColumnKind::Text, .. }] => Keys::Texts(texts),
+        [_] => Keys::Integers(integers),
+        fields => unpacked(fields, &texts),
     };
     Ok(States { keys, states })
 }

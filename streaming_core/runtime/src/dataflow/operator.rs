@@ -31,8 +31,8 @@ pub struct Operator {
     pub stride: usize,
     /// As in the program.
     pub emits: (u64, Option<u64>),
-    /// Partitioned operators: the key in the input rows.
-    pub key: Option<Key>,
+    /// Partitioned operators: the fields of the key in the input rows.
+    pub key: Vec<Key>,
     pub state_size: usize,
     /// Memory for new texts, if operators make any.
     texts: Option<Arc<Texts>>,
@@ -75,7 +75,7 @@ impl Chain {
                 flush: unsafe { Kernel::maybe_at(operator.flush) }?,
                 stride: operator.stride,
                 emits: operator.emits,
-                key: operator.key,
+                key: operator.key.clone(),
                 state_size: operator.state_size,
                 texts: program.texts.clone(),
             });

@@ -106,8 +106,9 @@ pub struct OperatorSpec {
     /// The least and the most rows that the kernel emits for an input; None without a bound. Whatever is not known is 0 and None.
     #[serde(default)]
     pub emits: (u64, Option<u64>),
+    /// The fields of a partitioned operator's key, in its *input* rows; else none.
     #[serde(default)]
-    pub key: Option<Key>,
+    pub key: Vec<Key>,
     /// For a windowed operator, the size of all states of a key.
     #[serde(default)]
     pub state_size: usize,
@@ -167,7 +168,7 @@ pub struct KeySpec {
     pub fields: Vec<Key>,
 }
 
-/// The key field in the operator's *input* rows.
+/// A field of a key, in the rows that have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
@@ -308,7 +309,7 @@ impl Program {
 
     fn check_window(&self, operator: &OperatorSpec, window: &WindowSpec, before: usize) -> Result<(), String> {
         let invalid = |what: &str| Err(format!("program: {}: {what}", operator.name));
-        if operator.kind != OperatorKind::Windowed || operator.key.is_some() {
+        if operator.kind != OperatorKind::Windowed || !operator.key.is_empty() {
             return invalid("only an operator of kind windowed has windows, and it has no other key");
         }
         if !(1..=window.size).contains(&window.advance)
@@ -383,17 +384,13 @@ impl Program {
             if operator.kernel == 0 {
                 return invalid(format!("{name} has no kernel"));
             }
-            match (operator.kind, operator.key) {
-                (OperatorKind::Partitioned, None) => return invalid(format!("partitioned operator {name} has no key")),
-                (OperatorKind::Partitioned, Some(key)) => {
-                    if key.kind == ColumnKind::F64 || key.offset + key.kind.bytes() > stride {
-                        return invalid(format!(
-                            "the key of {name} must be an integer or a text inside its input rows"
-                        ));
-                    }
-                }
-                (_, Some(_)) => return invalid(format!("{name} has a key but is not partitioned")),
-                (_, None) => {}
+            match (operator.kind == OperatorKind::Partitioned, operator.key.is_empty()) {
+                (true, true) => return invalid(format!("partitioned operator {name} has no key")),
+                (false, false) => return invalid(format!("{name} has a key but is not partitioned")),
+                _ => {}
+            }
+            if operator.key.iter().any(|key| key.kind == ColumnKind::F64 || key.offset + key.kind.bytes() > stride) {
+                return invalid(format!("the key of {name} must be an integer or a text inside its input rows"));
             }
         }
         for table in &self.tables {
@@ -449,7 +446,7 @@ mod tests {
     const WORDS: &str = r#"{"kind": "dataflow", "event": {"stride": 16}, "operators": [
         {"kind": "stateless", "name": "split", "inputs": [-1], "kernel": 1, "stride": 24},
         {"kind": "partitioned", "name": "count", "inputs": [0], "kernel": 1, "flush": 0, "stride": 32,
-         "key": {"kind": "text", "offset": 8}, "state_size": 8}],
+         "key": [{"kind": "text", "offset": 8}], "state_size": 8}],
         "outputs": [1], "columns": [{"kind": "text", "offset": 8, "count": 1}, {"kind": "i64", "offset": 16, "count": 1}]}"#;
 
     #[test]
@@ -457,16 +454,16 @@ mod tests {
         // SAFETY: nothing is run.
         let program = unsafe { Program::parse(WORDS) }.unwrap();
         assert_eq!(program.output_stride(), 32);
-        assert_eq!(program.operators[1].key.unwrap().kind, ColumnKind::Text);
+        assert_eq!(program.operators[1].key[0].kind, ColumnKind::Text);
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
         for (from, to) in [
             (r#""offset": 16"#, r#""offset": 25"#),
-            (r#""key": {"kind": "text", "offset": 8}, "#, ""),
-            (r#""key": {"kind": "text", "offset": 8}"#, r#""key": {"kind": "text", "offset": 20}"#),
-            (r#""key": {"kind": "text""#, r#""key": {"kind": "f64""#),
+            (r#""key": [{"kind": "text", "offset": 8}], "#, ""),
+            (r#""key": [{"kind": "text", "offset": 8}]"#, r#""key": [{"kind": "text", "offset": 20}]"#),
+            (r#""key": [{"kind": "text""#, r#""key": [{"kind": "f64""#),
             (r#""stride": 16"#, r#""stride": 4"#),
             (r#""kernel": 1"#, r#""kernel": 0"#),
             (r#""kind": "dataflow""#, r#""kind": "transaction""#),

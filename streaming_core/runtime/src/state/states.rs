@@ -14,6 +14,8 @@ pub enum Keys {
     None,
     Integers(Vec<i64>),
     Texts(Vec<Vec<u8>>),
+    /// Keys of several fields: a column for each.
+    Fields(Vec<Keys>),
 }
 
 impl Keys {
@@ -22,6 +24,7 @@ impl Keys {
             Self::None => 0,
             Self::Integers(keys) => keys.len(),
             Self::Texts(keys) => keys.len(),
+            Self::Fields(columns) => columns.first().map_or(0, Self::len),
         }
     }
 }

@@ -179,7 +179,8 @@ impl Tables {
         if let Some(known) = self.index(index) {
             pack(&[Cow::Borrowed(known.initial())], &mut image);
             match keys {
-                Keys::None => {}
+                // Tables have keys of one field.
+                Keys::None | Keys::Fields(_) => {}
                 Keys::Integers(keys) => {
                     pack(&[Cow::Owned(keys.iter().flat_map(|key| key.to_le_bytes()).collect())], &mut image);
                 }

@@ -81,8 +81,8 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
 
 fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
     let ordered = find("order", " of executor morsel", options.order.as_deref(), ORDERS)?;
-    let partitions = |index: usize| match program.operators[index].key {
-        Some(_) if !ordered => PARTITIONS * options.threads,
+    let partitions = |index: usize| match program.operators[index].key[..] {
+        [_, ..] if !ordered => PARTITIONS * options.threads,
         _ => 1,
     };
     Dataflow::new(program, options, any_number(options), ordered, 1, partitions, |frame| {
@@ -262,13 +262,12 @@ impl Batches {
         out: &mut RowBuffer,
     ) -> Result<(), RunError> {
         let (operator, locks) = (&frame.chain.operators[frame.chain.stateful[stage]], &self.locks[stage]);
-        let hashes = match operator.key {
-            None => Vec::new(),
-            Some(key) => {
-                // SAFETY: as the caller says.
-                unsafe { scratch.hash(rows, key) }?;
-                std::mem::take(&mut scratch.hashes)
-            }
+        let hashes = if operator.key.is_empty() {
+            Vec::new()
+        } else {
+            // SAFETY: as the caller says.
+            unsafe { scratch.hash(rows, &operator.key) }?;
+            std::mem::take(&mut scratch.hashes)
         };
         part.positions.resize_with(part.positions.len().max(locks.len()), Vec::new);
         part.positions.iter_mut().for_each(Vec::clear);
@@ -282,7 +281,7 @@ impl Batches {
         for (lane, mutex) in locks.iter().enumerate() {
             let (mut rows, positions) = (rows, &part.positions[lane]);
             part.hashes.clear();
-            if operator.key.is_some() {
+            if !operator.key.is_empty() {
                 part.rows.clear();
                 let row = |i: usize| rows.slice(positions[i] as usize..rows.n).start;
                 // SAFETY: rows of those.

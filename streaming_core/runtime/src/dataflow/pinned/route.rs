@@ -27,7 +27,7 @@ pub(super) enum Route {
     /// Batch after batch the next one: shuffle grouping.
     Turn,
     /// The owner of the key's group; where in a jumbo tuple the hashes are kept.
-    Key(Key, usize),
+    Key(Vec<Key>, usize),
     /// By the range of the event: the sink of the range, or the finder of keys, whose replica owns cells where it begins.
     Range(Option<Arc<Epochs>>),
 }
@@ -38,9 +38,9 @@ pub(super) fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &
         match &edge.route {
             Route::Range(epochs) => by_range(edge, epochs.as_deref(), jumbo),
             Route::Turn => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
-            &Route::Key(key, place) => {
+            Route::Key(key, place) => {
                 // The hashes stay in the jumbo tuple, and its former ones make room for the next.
-                let hashes = &mut jumbo.hashes[place];
+                let hashes = &mut jumbo.hashes[*place];
                 std::mem::swap(hashes, &mut scratch.hashes);
                 // SAFETY: the rows have the layout that the key belongs to.
                 let outcome = unsafe { scratch.hash(jumbo.rows, key) };

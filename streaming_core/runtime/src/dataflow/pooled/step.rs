@@ -143,7 +143,7 @@ impl Pool {
         job: &Job,
     ) -> Result<(), RunError> {
         let (lanes, stage) = (&job.frame.lanes[k], &self.stages[k]);
-        let key = job.frame.chain.operators[stage.operator].key.expect("a partitioned operator has a key");
+        let key = &job.frame.chain.operators[stage.operator].key;
         let numbered = self.numbered == Some(k);
         // SAFETY: as the caller says.
         unsafe {
@@ -353,7 +353,7 @@ impl<'a> Passage<'a> {
         input.batch.with_mut(|batch| {
             // SAFETY: the batch is this worker's until it is released.
             let batch = unsafe { &mut *batch };
-            if stage.deals == Dealer::Releaser || self.job.frame.chain.operators[stage.operator].key.is_none() {
+            if stage.deals == Dealer::Releaser || self.job.frame.chain.operators[stage.operator].key.is_empty() {
                 batch.whole(rows);
             } else {
                 // SAFETY: the rows have the layout of the stage's inputs.

@@ -262,7 +262,7 @@ impl Pipeline {
                     operator["state_size"] = json!(24);
                 }
                 if op.kind == OperatorKind::Partitioned {
-                    operator["key"] = json!({"kind": key, "offset": 8});
+                    operator["key"] = json!([{"kind": key, "offset": 8}]);
                 }
                 operator
             })
@@ -456,6 +456,7 @@ pub fn run(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor) 
             Keys::None => vec![ModelKey::Nothing],
             Keys::Integers(keys) => keys.into_iter().map(ModelKey::Integer).collect(),
             Keys::Texts(keys) => keys.into_iter().map(ModelKey::Text).collect(),
+            Keys::Fields(_) => unreachable!("drawn pipelines have keys of one field"),
         };
         outcomes.states.push(keys.into_iter().zip(states).collect());
     }

@@ -1,10 +1,12 @@
-//! Keyed state: a hash table from integer or text keys to fixed-size zeroed states, looked up a batch at a time.
+//! Keyed state: a hash table from integer or text keys to fixed-size zeroed states, looked up a batch at a time. A key of several
+//! fields is packed into a text.
 //!
 //! Invariant: a state never moves, and its key is a copy of its own, so that it outlives the block it came from.
 //! Cost: a look-up takes two cache lines: an index word of tag and address, then the entry with key and state. Keys up to
 //! 16 bytes are loaded and compared as two words. Only new keys need an allocation, and no look-up waits while the whole table
 //! grows.
 
+mod packed;
 mod rows;
 
 use crate::error::RunError;
@@ -15,6 +17,8 @@ use crate::state::index::Index;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
 use crate::state::key_range::{position_i64, position_text};
 
+use packed::is_text;
+pub use packed::unpacked;
 pub use rows::{KeyedRows, TextKey};
 
 const FIRST_BLOCK: usize = 4 << 10;
@@ -30,7 +34,7 @@ const AHEAD: usize = 16;
 /// States of the keys of one or more key groups. One thread at a time uses it; states may be used by any.
 #[derive(Debug)]
 pub struct KeyedState {
-    key: Key,
+    key: Vec<Key>,
     /// Bytes of a key and its state.
     entry: usize,
     index: Index,
@@ -48,15 +52,20 @@ unsafe impl Send for KeyedState {}
 
 impl KeyedState {
     /// An empty table for keys read as `key` says and states of `state_size` bytes.
-    pub fn new(key: Key, state_size: usize) -> Self {
-        let bytes = Self::head(key) + state_size;
+    pub fn new(key: &[Key], state_size: usize) -> Self {
+        let bytes = head(key) + state_size;
         // No entry lies in more cache lines than it must.
         let entry = if bytes <= 64 { bytes.next_power_of_two() } else { bytes.next_multiple_of(32) };
-        Self { key, entry, index: Index::new(), len: 0, block: None, used: 0, memory: Arena::new(), long: Arena::new() }
-    }
-
-    fn head(key: Key) -> usize {
-        if key.kind == ColumnKind::Text { TEXT_HEAD } else { INTEGER_HEAD }
+        Self {
+            key: key.into(),
+            entry,
+            index: Index::new(),
+            len: 0,
+            block: None,
+            used: 0,
+            memory: Arena::new(),
+            long: Arena::new(),
+        }
     }
 
     /// Number of keys.
@@ -81,8 +90,20 @@ impl KeyedState {
         hashes: &[u64],
         states: &mut [*mut u8],
     ) -> Result<(), RunError> {
-        let offset = self.key.offset;
-        match self.key.kind {
+        let &[Key { kind, offset }] = &self.key[..] else {
+            let mut packed = Vec::new();
+            for (i, (&hash, state)) in hashes.iter().zip(states).enumerate() {
+                self.fetch::<FETCH>(hashes, i);
+                let key = rows.key(i, &self.key, &mut packed).ok_or_else(|| rows.outside(i))?;
+                // SAFETY: this table's entries are text entries.
+                *state = match self.index.find(hash, |entry| unsafe { key.matches(entry) }) {
+                    Some(entry) => entry.wrapping_add(TEXT_HEAD),
+                    None => self.insert_text(hash, rows, i)?,
+                };
+            }
+            return Ok(());
+        };
+        match kind {
             ColumnKind::Text => {
                 for (i, (&hash, state)) in hashes.iter().zip(states).enumerate() {
                     self.fetch::<FETCH>(hashes, i);
@@ -126,7 +147,8 @@ impl KeyedState {
     #[cold]
     #[inline(never)]
     fn insert_text(&mut self, hash: u64, rows: &KeyedRows, row: usize) -> Result<*mut u8, RunError> {
-        let key = rows.text(row, self.key.offset).ok_or_else(|| rows.outside(row))?;
+        let mut packed = Vec::new();
+        let key = rows.key(row, &self.key, &mut packed).ok_or_else(|| rows.outside(row))?;
         let head = key.entry(|bytes| self.long.alloc(bytes)).ok_or_else(out_of_memory)?;
         let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.
@@ -171,9 +193,9 @@ impl KeyedState {
     /// table, empty now, must live as long as the others, because its memory holds them.
     pub fn give_away(&mut self, mut owner: impl FnMut(u64, u64) -> *mut KeyedState) -> Result<(), RunError> {
         for entry in self.index.entries() {
-            let hash = hash_of(self.key, entry);
+            let hash = hash_of(&self.key, entry);
             // SAFETY: the caller gives tables that no other thread uses.
-            let table = unsafe { &mut *owner(hash, position_of(self.key, entry)) };
+            let table = unsafe { &mut *owner(hash, position_of(&self.key, entry)) };
             assert_eq!(table.entry, self.entry, "both tables must belong to one operator");
             table.adopt(hash, entry)?;
         }
@@ -184,7 +206,7 @@ impl KeyedState {
 
     /// The positions of the first key and of the last one, if there are any.
     pub fn extent(&self) -> Option<(u64, u64)> {
-        let positions = self.index.entries().map(|entry| position_of(self.key, entry));
+        let positions = self.index.entries().map(|entry| position_of(&self.key, entry));
         positions.fold(None, |extent: Option<(u64, u64)>, position| {
             let (low, high) = extent.unwrap_or((position, position));
             Some((low.min(position), high.max(position)))
@@ -192,13 +214,13 @@ impl KeyedState {
     }
 
     fn adopt(&mut self, hash: u64, entry: *mut u8) -> Result<(), RunError> {
-        let key = self.key;
+        let key = &self.key;
         self.index.enter(hash, entry, |entry| hash_of(key, entry)).ok_or_else(out_of_memory)?;
         self.len += 1;
         Ok(())
     }
 
-    /// Every key with the address of its state, ascending: text by bytes, integers by value.
+    /// Every key with the address of its state, ascending: text by bytes, integers by value, several fields by the first that differs.
     pub fn sorted(&self) -> Vec<(KeyRef<'_>, *mut u8)> {
         let mut all: Vec<_> = self
             .index
@@ -206,12 +228,13 @@ impl KeyedState {
             .map(|entry| {
                 // SAFETY: an entry of this table.
                 let key = unsafe {
-                    match self.key.kind {
-                        ColumnKind::Text => KeyRef::Text(bytes_of(entry)),
-                        _ => KeyRef::Integer(entry.cast::<i64>().read()),
+                    if is_text(&self.key) {
+                        KeyRef::Text(bytes_of(entry))
+                    } else {
+                        KeyRef::Integer(entry.cast::<i64>().read())
                     }
                 };
-                (key, entry.wrapping_add(Self::head(self.key)))
+                (key, entry.wrapping_add(head(&self.key)))
             })
             .collect();
         all.sort_unstable_by_key(|&(key, _)| key);
@@ -226,24 +249,18 @@ pub enum KeyRef<'a> {
     Text(&'a [u8]),
 }
 
-fn hash_of(key: Key, entry: *const u8) -> u64 {
-    // SAFETY: an entry of a table with such keys.
-    unsafe {
-        match key.kind {
-            ColumnKind::Text => hash_bytes(bytes_of(entry)),
-            _ => hash_i64(entry.cast::<i64>().read()),
-        }
-    }
+fn head(key: &[Key]) -> usize {
+    if is_text(key) { TEXT_HEAD } else { INTEGER_HEAD }
 }
 
-fn position_of(key: Key, entry: *const u8) -> u64 {
+fn hash_of(key: &[Key], entry: *const u8) -> u64 {
     // SAFETY: an entry of a table with such keys.
-    unsafe {
-        match key.kind {
-            ColumnKind::Text => position_text(bytes_of(entry)),
-            _ => position_i64(entry.cast::<i64>().read()),
-        }
-    }
+    unsafe { if is_text(key) { hash_bytes(bytes_of(entry)) } else { hash_i64(entry.cast::<i64>().read()) } }
+}
+
+fn position_of(key: &[Key], entry: *const u8) -> u64 {
+    // SAFETY: an entry of a table with such keys.
+    unsafe { if is_text(key) { position_text(bytes_of(entry)) } else { position_i64(entry.cast::<i64>().read()) } }
 }
 
 /// # Safety

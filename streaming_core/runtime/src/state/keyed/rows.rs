@@ -9,6 +9,7 @@ use crate::rows::mix::{first_words, word};
 use crate::rows::view::Rows;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64, hash_short};
 use crate::state::key_range::{position_i64, position_text};
+use crate::state::keyed::packed::{is_text, push_integer, push_text};
 
 /// Rows whose keys are hashed or looked up.
 #[derive(Debug, Clone, Copy)]
@@ -41,9 +42,36 @@ impl KeyedRows {
         Some(unsafe { TextKey::load(bytes.as_ptr(), bytes.len()) })
     }
 
+    /// The key of a row: the text, or `fields` packed into `packed`.
+    #[inline]
+    pub fn key(&self, index: usize, fields: &[Key], packed: &mut Vec<u8>) -> Option<TextKey> {
+        if let [field] = fields {
+            return self.text(index, field.offset);
+        }
+        packed.clear();
+        for field in fields {
+            let at = self.field(index, field.offset);
+            // SAFETY: the field lies inside of the row, as `new` demands.
+            unsafe {
+                match field.kind {
+                    ColumnKind::Text => push_text(packed, self.0.text.field(at)?),
+                    kind => push_integer(packed, kind.load(at) as i64),
+                }
+            }
+        }
+        Some(TextKey::of(packed))
+    }
+
     /// The hash of each row's key, as `key_group` defines it.
-    pub fn hash(&self, key: Key, hashes: &mut [u64]) -> Result<(), RunError> {
+    pub fn hash(&self, key: &[Key], hashes: &mut [u64]) -> Result<(), RunError> {
         let hashes = &mut hashes[..self.n()];
+        let &[key] = key else {
+            let mut packed = Vec::new();
+            for (i, hash) in hashes.iter_mut().enumerate() {
+                *hash = self.key(i, key, &mut packed).ok_or_else(|| self.outside(i))?.hash();
+            }
+            return Ok(());
+        };
         match key.kind {
             ColumnKind::Text => {
                 for (i, hash) in hashes.iter_mut().enumerate() {
@@ -68,15 +96,16 @@ impl KeyedRows {
     }
 
     /// Where each row's key lies, as `key_range` defines it.
-    pub fn positions(&self, key: Key, positions: &mut [u64]) -> Result<(), RunError> {
+    pub fn positions(&self, key: &[Key], positions: &mut [u64]) -> Result<(), RunError> {
+        let mut packed = Vec::new();
         for (i, position) in positions[..self.n()].iter_mut().enumerate() {
-            *position = if key.kind == ColumnKind::Text {
-                let text = self.text(i, key.offset).ok_or_else(|| self.outside(i))?;
+            *position = if is_text(key) {
+                let text = self.key(i, key, &mut packed).ok_or_else(|| self.outside(i))?;
                 // SAFETY: `len` bytes are there.
                 position_text(unsafe { std::slice::from_raw_parts(text.bytes, text.len) })
             } else {
                 // SAFETY: the key lies inside of the row, as `new` demands.
-                position_i64(unsafe { key.kind.load(self.field(i, key.offset)) } as i64)
+                position_i64(unsafe { key[0].kind.load(self.field(i, key[0].offset)) } as i64)
             };
         }
         Ok(())

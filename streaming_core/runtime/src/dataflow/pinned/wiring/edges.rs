@@ -38,8 +38,8 @@ impl Edges {
             _ if graph.is_sink(consumer) => Route::Range(None),
             // All rows of an event go to one finder of keys, which counts them.
             (_, Some(windowed)) if !has_barrier => Route::Range(Some(windowed.operator.epochs.clone())),
-            (Some(key), _) => Route::Key(key, self.keyed(origin)),
-            (None, _) => Route::Turn,
+            ([], _) => Route::Turn,
+            (key, _) => Route::Key(key.into(), self.keyed(origin)),
         };
         Edge { first: self.readers(origin), readers, route }
     }

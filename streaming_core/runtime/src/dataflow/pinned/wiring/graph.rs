@@ -16,7 +16,7 @@ pub const PERIOD: usize = 64;
 pub struct Consumer<'a> {
     pub inputs: &'a [Origin],
     pub replicas: usize,
-    pub key: Option<Key>,
+    pub key: &'a [Key],
 }
 
 /// What the passes of the wiring read.
@@ -43,8 +43,8 @@ impl<'a> Graph<'a> {
         windows: &'a [Option<Replicated>],
     ) -> Self {
         let consumers = (program.operators.iter().zip(&plan.operators))
-            .map(|(operator, places)| (&operator.inputs[..], places.len(), operator.key))
-            .chain([(&program.outputs[..], plan.sink.len(), None)])
+            .map(|(operator, places)| (&operator.inputs[..], places.len(), &operator.key[..]))
+            .chain([(&program.outputs[..], plan.sink.len(), &[][..])])
             .map(|(inputs, replicas, key)| Consumer { inputs, replicas, key })
             .collect();
         let numbered = channel == Channel::Gate && !preparer.keeps_rows() && is_numbered(program);

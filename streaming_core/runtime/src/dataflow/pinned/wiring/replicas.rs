@@ -75,7 +75,7 @@ fn sources(assembly: &Assembly, consumer: usize, replica: usize) -> Vec<Source> 
     for (stream, &origin) in graph.consumers[consumer].inputs.iter().enumerate() {
         let edge = assembly.edges.to(consumer, stream, origin);
         let hashes = match &edge.route {
-            &Route::Key(_, place) => Some(place),
+            Route::Key(_, place) => Some(*place),
             Route::Turn | Route::Range(_) => None,
         };
         for producer in 0..graph.producers(origin) {
@@ -123,6 +123,6 @@ fn add_merger(assembly: &mut Assembly, consumer: usize, merger: MergeSort, ranke
     let stride = graph.program.stride(graph.consumers[consumer].inputs[0]);
     let role = Role::Merge { operator: (!graph.is_sink(consumer)).then_some(consumer) };
     assembly.add_merger(Task { ranked, ..Task::new(role, Inlet::MergeSort(merger), Some(outlet), stride) });
-    assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
-    Source::new(outlet, 0, 0, key.map(|_| 0))
+    assembly.outlets.list.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(!key.is_empty()))));
+    Source::new(outlet, 0, 0, (!key.is_empty()).then_some(0))
 }
