@@ -91,7 +91,8 @@ class Connected:
 
     def _key_by(self, function: Callable) -> KeyedStream:
         """The streams, whose rows have the key that a function computes as fields."""
-        keyed, fields = [], ()
+        keyed: list[Stream] = []
+        fields: tuple[str, ...] = ()
         for stream in self._streams:
             name = stream._app._free("keyed" if function.__name__ == "<lambda>" else function.__name__)
             operator, output, fields = with_key(generated.named(function, name), stream._record, name)

@@ -54,7 +54,7 @@ def slid(window, state):
         ({"key": None, "keys": None}, "key_by takes the key in one way"),
         (
             {"key": "absent", "keys": None},
-            "key_by('absent'): 'absent' is no key; Event has the integer and text fields ts,",
+            "key_by('absent'): 'absent' is no key; Event has the integer",
         ),
         ({"key": Sorted}, "key_by: key field rate must be an integer or a text"),
         ({"keys": (pairs, pairs)}, "key_by: each stream needs one keys function; got 2 for 1 streams"),
