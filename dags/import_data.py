@@ -9,14 +9,11 @@ Each row becomes an event, or is set aside with a reason. The folder of the impo
 |---|---|---|
 | Application | the application that will process the events | none; you must choose one |
 | Name | name of the import | none; you must fill it in |
-| Files | a file or folder per line, for applications with one source | none |
-| Streams | `NAME=PATH` per line, for applications with several sources | none |
+| Files | a file or folder per line; for applications with several sources, `NAME=PATH` for each stream | none |
 | Map | `FIELD=COLUMN` per line, for fields whose column has another name | the name of the field |
-| Unit | unit of integer fields that are read from timestamps | timestamps do not fit |
 | Separator | character between the columns of CSV | comma; in `.tsv` files a tab |
 | Tolerance | share of the rows that may be set aside without a warning | 0 |
 | Params | parameters of the application | those of the application |
-| Spark | the Airflow connection of the Spark that reads the files | `spark_default` |
 
 ## When it has ended
 
@@ -33,13 +30,11 @@ In the form of `streaming_regression`, choose the import under **Workload**, **D
 """
 
 from datetime import timedelta
-from typing import Any
 
 from airflow.sdk import get_current_context, task
 
 from dags.lib import import_form
 from dags.lib.form import form_dag
-from dags.lib.spark import SparkTask
 
 with form_dag(
     "import_data",
@@ -51,20 +46,18 @@ with form_dag(
 
     @task(
         execution_timeout=timedelta(minutes=5),
-        doc_md="Checks the form, the paths and the columns of the files before Spark starts.",
+        doc_md="Checks the form, the paths and the columns of the files.",
     )
     def check() -> dict:
-        """Check the form before Spark starts."""
+        """Check the form."""
         return import_form.check(dict(get_current_context()["params"]))
 
-    def read_files(spark: Any) -> dict:
-        """Read the files, and keep the import under its name."""
-        return import_form.import_files(dict(get_current_context()["params"]), spark)
-
-    check() >> SparkTask(
-        task_id="import_files",
-        conn_id="{{ params.spark }}",
-        python_callable=read_files,
+    @task(
         execution_timeout=timedelta(hours=2),
         doc_md="Reads the files, sorts the events by time, and keeps the import under its name.",
     )
+    def import_files() -> dict:
+        """Read the files, and keep the import under its name."""
+        return import_form.import_files(dict(get_current_context()["params"]))
+
+    check() >> import_files()

@@ -4,7 +4,6 @@
     run_oracle          workloads -> oracle/<app>/<address>/, oracles.json
     validate_outputs    outputs of all cells and their oracles -> warehouse/raw/verdicts, violations
     load_metrics        reports of all cells -> warehouse/raw/cells, samples; needs no Spark
-    import_events       files of a user -> a workload (`lockstep import`, DAG `import_data`; no task of a run)
 
 Airflow's operator passes the session (`dags/lib/spark.py`). Executors import functions by name, so their Python needs
 the checkout on its path, and what requirements.lock lists. The server of a run gives its executors both, if the

@@ -1,7 +1,7 @@
 """Reads a live source as micro-batches of recorded events (`lockstep follow`): a folder that grows, or a Kafka topic.
 
 Structured Streaming decides what makes a micro-batch, and keeps its decisions in a checkpoint before this module sees
-them. So it repeats the same micro-batch after a kill. The rows are read as an import reads them (import_events.py):
+them. So it repeats the same micro-batch after a kill. The rows are read as an import reads them (importing/events.py):
 each row becomes an event or is set aside with a reason. Within a micro-batch, events are sorted by `ts`. A row is set
 aside if its `ts` lies before an event of an earlier micro-batch. If the application declares a `delay`, or its events
 have no `ts`, all rows keep the order of the source.
@@ -48,13 +48,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jobs import files, import_events, paths
 from jobs.session import connector_jars
 from streaming_core import interruption, storage
 from streaming_core.data import microbatch
 from streaming_core.data.microbatch import Position
 from streaming_core.data.parts import Parts
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, CommandFailed
+from streaming_core.importing import events, files, paths
 from streaming_core.language.application import App
 from streaming_core.run.live import BATCHES, LEFT
 
@@ -73,7 +73,6 @@ class Source(ABC):
         app: The application.
         params: Its parameters.
         mapping: Field -> column, for fields whose column has another name.
-        unit: The unit of integers that are read from times, or None.
         separator: The character between the columns of CSV, or None.
         limit: Most items in a micro-batch, by default.
     """
@@ -81,7 +80,6 @@ class Source(ABC):
     app: App
     params: dict[str, Any]
     mapping: dict[str, str]
-    unit: str | None
     separator: str | None
     limit: ClassVar[int]
 
@@ -121,11 +119,11 @@ class Source(ABC):
         if self.app.streams is not None:
             names = ", ".join(self.app.streams.names)
             raise BadInput(f"app {self.app.name} has several streams ({names}); a live run reads one")
-        import_events.check_options(self.app, self.mapping, self.unit)
+        events.check_mapping(self.app, self.mapping)
 
     def about(self) -> dict[str, Any]:
         """The source as JSON values."""
-        return {"source": self.name, "map": self.mapping, "unit": self.unit, "separator": self.separator}
+        return {"source": self.name, "map": self.mapping, "separator": self.separator}
 
 
 @dataclass(frozen=True)
@@ -380,7 +378,7 @@ def _ticks(
     if recorder.failure is not None:
         raise recorder.failure
     if error := query.exception():
-        raise import_events.failure(error)
+        raise failure(error)
 
 
 class _Recorder:
@@ -409,7 +407,7 @@ class _Recorder:
         try:
             self._take(frame, number)
         except (PySparkException, Py4JError) as error:
-            self.failure = import_events.failure(error)
+            self.failure = failure(error)
             raise
         except BaseException as error:
             self.failure = error
@@ -431,20 +429,16 @@ class _Recorder:
             if not named:
                 rows.rmdir()
                 return [], None, {"files": [], "rows": 0, "aside": []}
-            request = import_events.request(
-                source.app, source.params, named, source.mapping, source.unit, source.separator
-            )
+            request = events.request(source.app, source.params, named, source.mapping, source.separator)
             origin["columns"] = self._check_columns(request.streams[0].files)
-            with files.settings(frame.sparkSession):
-                request = replace(request, mark=mark)
-                parts, about = import_events.write_rows(frame.sparkSession, request, folder, before.total[0])
+            parts, about = events.write_rows(replace(request, mark=mark), folder, before.total[0])
             shutil.rmtree(rows)
             return parts, _highest(folder), about
 
         try:
             microbatch.write(self._root, before, origin, fill)
         except (PySparkException, Py4JError) as error:
-            raise import_events.failure(error) from None
+            raise failure(error) from None
         self._last = microbatch.read(self._root, number, source.app, source.params)
         self.taken += len(taken)
         self.recorded.put(number)
@@ -471,6 +465,14 @@ class _Recorder:
             raise BadInput(
                 f"the checkpoint in {self._root.parent} does not belong to its micro-batches: choose a new run folder"
             )
+
+
+def failure(error: Exception) -> CommandFailed:
+    """The error for a failure of Spark."""
+    text = str(error)
+    cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
+    reason = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
+    return CommandFailed(f"Spark failed: {reason}")
 
 
 def _list(columns: dict[str, str]) -> str:

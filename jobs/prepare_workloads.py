@@ -22,11 +22,12 @@ from jobs.invariants import refusals
 from jobs.provenance import describe
 from jobs.run_folder import complain, read_plan
 from jobs.tasks import run_tasks
+from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import record
-from streaming_core.storage import atomic_directory
+from streaming_core.storage import atomic_directory, write_json
 
 
 def make_part(piece: dict) -> dict:
@@ -60,14 +61,15 @@ def take(imported: Path, folder: Path, entry: dict) -> None:
     Raises:
         BadInput: The import is missing, or is not the one that was planned.
     """
-    manifest = workload.read_manifest(imported)
+    app = registry.load(entry["app"])
+    manifest = workload.bound(imported, workload.read_manifest(imported), app, entry["params"])
     if manifest["address"] != entry["address"]:
         raise BadInput(
             f"import {imported} has changed since the run was planned: its address was {entry['address']}, and is now "
             f"{manifest['address']}. Start the run again"
         )
     shutil.copytree(imported / "events", folder / "events")
-    shutil.copy(imported / "manifest.json", folder)
+    write_json(folder / "manifest.json", manifest)
 
 
 def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[str], dict[str, str]]:
@@ -93,7 +95,7 @@ def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[s
             if not (target / "manifest.json").is_file():
                 with atomic_directory(target) as folder:
                     if name := entry.get("data"):
-                        take(home.imported(entry["app"], name), folder, entry)
+                        take(home.imported(name), folder, entry)
                     else:
                         make(spark, folder, entry)
                 new.add(entry["address"])

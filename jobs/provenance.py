@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -74,7 +75,8 @@ def _import_record(home: Home, entry: dict[str, Any], manifest: dict[str, Any]) 
     Two imports of the same events have one address, even if they set different rows aside.
     """
     try:
-        current = workload.read_manifest(home.imported(entry["app"], entry["data"]))
+        folder, app = home.imported(entry["data"]), registry.load(entry["app"])
+        current = workload.bound(folder, workload.read_manifest(folder), app, entry["params"])
     except BadInput:
         current = manifest
     return (current if current["address"] == entry["address"] else manifest).get("imported")

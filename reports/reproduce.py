@@ -36,11 +36,11 @@ def commands(run: Run, cell: Cell, report: dict[str, Any]) -> list[str]:
     generate = [["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings]]
     # No generator makes imported events: they are in the folder of the import.
     if name := planned.get("data"):
-        workload, generate = _Expanded(shlex.quote(str(run.home.imported(spec.app, name)))), []
+        workload, generate = _Expanded(shlex.quote(str(run.home.imported(name)))), []
     steps = [
         *generate,
-        ["oracle", spec.app, "--input", workload, "--out", oracle],
-        ["run", spec.app, "--input", workload, "--out", output, *options],
+        ["oracle", spec.app, "--input", workload, "--out", oracle, *settings],
+        ["run", spec.app, "--input", workload, "--out", output, *options, *settings],
         ["diff", output, oracle],
     ]
     shell = [_shell("streaming-core", words) for words in steps]

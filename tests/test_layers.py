@@ -30,6 +30,7 @@ FLOORS = (
     "streaming_core.conformance",
     "streaming_core.cluster",
     "streaming_core.regression",
+    "streaming_core.importing",
     "streaming_core.bench",
     "streaming_core.cli",
     "jobs",

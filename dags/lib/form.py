@@ -26,6 +26,7 @@ from streaming_core.regression.preflight import latest
 from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
 from streaming_core.run.way import OPTION_EXECUTORS, Transactional
+from streaming_core.storage import left_json
 
 # The form first shows the fields without a section; the sections below them are closed.
 SECTIONS = {
@@ -117,7 +118,8 @@ def spark_param() -> Param:
 
 def _imports() -> Param:
     """The field `data`: in the form, a list of imports to choose from; through the API, the object of the model too."""
-    names = [f"{path.parent.name}/{path.name}" for path in checkout.home().root.glob("imported/[!.]*/[!.]*")]
+    manifests = [(path.parent.name, left_json(path)) for path in checkout.home().root.glob("imported/[!.]*/*.json")]
+    names = [f"{about['imported']['application']}/{name}" for name, about in manifests if "imported" in about]
     description = (
         "Imports to use instead of generated events, one per application at most. `lockstep import --name` makes one."
     )

@@ -1,30 +1,25 @@
 """Imports a user's files for the DAG `import_data`: the form, and the work of the tasks.
 
-The form has the fields of `jobs.imports.Form`, as `lockstep import` has options. Unlike the command, the
+The form has the fields of `importing.form.Form`, as `lockstep import` has options. Unlike the command, the
 DAG reads only files in the folders of LOCKSTEP_IMPORT_ROOTS.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import Param
 
 from dags.lib.approvals import fail_in_one_line
-from dags.lib.form import bounds, in_order, spark_param
-from infra.airflow import connections
-from infra.airflow.hosts import type_of
+from dags.lib.form import bounds, in_order
 from infra.checkout import home, import_roots
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
+from streaming_core.importing import events, form
 from streaming_core.regression.provenance import set_aside
 from streaming_core.regression.request import IMPORT_NAME
 
-if TYPE_CHECKING:
-    from jobs.import_events import Request
-
-UNITS = ("s", "ms", "us", "ns")
 SECTION = "How to read the files"
 
 
@@ -48,25 +43,11 @@ def import_params() -> dict[str, Param]:
         "files": _lines(
             "Files",
             f"A file or folder per line, in {folders}. A relative path starts at the first of these folders. For "
-            "applications with one source.",
-        ),
-        "streams": _lines(
-            "Streams",
-            "For applications with several sources: NAME=PATH per line, such as Left=left.csv, with a file or folder "
-            "for each stream.",
+            "applications with several sources NAME=PATH, such as Left=left.csv, for each stream.",
         ),
         "map": _lines(
             "Map",
             "FIELD=COLUMN per line, for fields whose column has another name. STREAM.FIELD=COLUMN for one stream.",
-            section=SECTION,
-        ),
-        "unit": Param(
-            None,
-            type=["string", "null"],
-            title="Unit",
-            description="The unit of integer fields that are read from timestamps. Without it, timestamps do not fit.",
-            enum=[None, *UNITS],
-            values_display={"null": "none"},
             section=SECTION,
         ),
         "separator": Param(
@@ -91,7 +72,6 @@ def import_params() -> dict[str, Param]:
             description="Parameters of the application that differ from its defaults.",
             section=SECTION,
         ),
-        "spark": spark_param(),
     }
 
 
@@ -107,53 +87,44 @@ def check(params: dict[str, Any]) -> dict[str, Any]:
     Returns:
         `folder`, where the import will be, and `files`, their number.
     """
-    connections.check(params, type_of, ("spark",))
     request, out = _request(params)
     return {"folder": str(out), "files": len(request.names)}
 
 
-def import_files(params: dict[str, Any], spark: Any) -> dict[str, Any]:
+def import_files(params: dict[str, Any]) -> dict[str, Any]:
     """Import the files.
 
     Args:
         params: The form.
-        spark: The session.
 
     Returns:
         `data`, the name for the field Data of the regression, and the numbers of `events`, `rows` and `set_aside`.
     """
-    from jobs import import_events, imports
-
     request, out = _request(params)
-    manifest = import_events.run(spark, request, out)
-    for line in imports.lines(out, manifest):
+    manifest = events.run(request, out)
+    for line in form.lines(out, manifest):
         print(line)
     about = manifest["imported"]
     return {
-        "data": f"{out.parent.name}/{out.name}",
+        "data": f"{params['application']}/{out.name}",
         "events": manifest["events"],
         "rows": about["rows"],
         "set_aside": set_aside(about),
     }
 
 
-def _request(params: dict[str, Any]) -> tuple[Request, Path]:
+def _request(params: dict[str, Any]) -> tuple[events.Request, Path]:
     """The checked request, and the folder of the import."""
-    # Airflow reads the DAG file every 30 s, and does not need pyspark for that.
-    from jobs import imports
-
-    out = imports.folder_of(home(), params["application"], params["name"])
-    form = imports.Form(
+    out = form.folder_of(home(), params["name"])
+    given = form.Form(
         params["application"],
-        [Path(text) for text in _texts(params, "files")],
-        _texts(params, "streams"),
+        _texts(params, "files"),
         _texts(params, "map"),
-        params["unit"],
         params["separator"],
         params["params"] or {},
         params["tolerance"],
     )
-    return imports.request(form, import_roots()), out
+    return form.request(given, import_roots()), out
 
 
 def _texts(params: dict[str, Any], name: str) -> list[str]:

@@ -12,13 +12,6 @@ CELLS = "Names of cells, separated by commas, as `lockstep report --json` prints
 
 NewestRun = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The id of a run. Default: the newest run.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on localhost.")]
-Unit = Annotated[
-    str | None,
-    typer.Option(
-        metavar="s|ms|us|ns",
-        help="Unit of integer fields that are read from timestamps. Default: refuse timestamps.",
-    ),
-]
 Separator = Annotated[
     str | None,
     typer.Option(metavar="CHAR", help="Character between the columns of CSV. Default: a comma; in .tsv files a tab."),

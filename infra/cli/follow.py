@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.cli.arguments import Separator, Unit
+from infra.cli.arguments import Separator
 from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes
@@ -44,7 +44,6 @@ class SourceOptions:
         list[str] | None,
         typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
     ] = None
-    unit: Unit = None
     separator: Separator = None
 
 
@@ -82,8 +81,9 @@ def follow(
         lockstep follow wc --source incoming --out run
         lockstep follow wc --source incoming --out run --until-idle 0 --verify
     """
-    from jobs import imports, live
+    from jobs import live
     from jobs.session import spark_session
+    from streaming_core.importing import form
     from streaming_core.run import live as live_run
 
     # A live run is one pass, which writes its outputs.
@@ -95,8 +95,7 @@ def follow(
         app,
         app.bind(spec.params),
         source,
-        mapping=imports.columns(reading.mapping or ()),
-        unit=reading.unit,
+        mapping=form.columns(reading.mapping or ()),
         separator=reading.separator,
     )
     origin.check(out)
@@ -113,8 +112,8 @@ def follow(
 
 def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     """Print the result, and compare it with the oracle's if the user asks for it; return the exit code."""
-    from jobs import imports
     from streaming_core.data import workload
+    from streaming_core.importing import form
     from streaming_core.oracle import oracle
     from streaming_core.run import live as live_run
     from streaming_core.run.comparison import diff
@@ -137,7 +136,7 @@ def _finish(report: RunReport, out: Path, verify: bool, as_json: bool) -> int:
     else:
         sample = report.verified
         print(f"{out}: {sample.events} events, {sample.outputs} outputs, digest {sample.digest}")
-        print("\n".join(imports.live_lines(source, imported)))
+        print("\n".join(form.live_lines(source, imported)))
         if difference is not None:
             print(difference.text())
         else:

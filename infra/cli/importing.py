@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,29 +10,9 @@ import typer
 from rich.console import Console
 
 from infra.checkout import home
-from infra.cli.arguments import Separator, Unit
+from infra.cli.arguments import Separator
 from streaming_core.cli.options import Settings, grouped, parameters
 from streaming_core.errors import BadInput
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The arguments of `import` that name the files of the user. A user gives one of them."""
-
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILES", help="Parquet, CSV or JSON lines files, or folders. CSV and JSON may be .gz or .bz2."
-        ),
-    ] = None
-    streams: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stream",
-            metavar="NAME=PATH",
-            help="The file or folder of one stream, instead of FILES. Repeat it for each stream of the application.",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +42,6 @@ class Columns:
             help="Read a field from a column with another name. Repeat for more. Write STREAM.FIELD for one stream.",
         ),
     ] = None
-    unit: Unit = None
     separator: Separator = None
     tolerance: Annotated[
         float,
@@ -73,27 +51,33 @@ class Columns:
 
 @grouped
 def import_(
-    name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],
-    origin: Origin,
+    name: Annotated[str, typer.Argument(metavar="APP", help="An application whose events have these fields.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES",
+            help="Parquet, CSV or JSON lines files, or folders; CSV and JSON may be .gz or .bz2. For an application "
+            "with several streams, NAME=PATH for each of them.",
+        ),
+    ],
     destination: Destination,
     columns: Columns,
     settings: Settings = None,
 ) -> None:
-    """Import your own data as a workload of an application.
+    """Import your own data as a workload.
 
     Each row becomes an event, or is set aside with a reason. The workload's
     folder holds the rows that were set aside, under aside/. Give either
     --name or --out. A regression runs on an import if you name it with
-    --data. An application with several streams takes --stream NAME=PATH
-    for each of them, and orders their rows by ts.
+    --data, and so does every application whose events have the same fields.
+    Rows are ordered by ts.
 
     Examples:
         lockstep import wc posts.csv --map line=body --name lines
-        lockstep import scalejoin --stream Left=a.csv --stream Right=b.csv --name ab
+        lockstep import scalejoin Left=a.csv Right=b.csv --name ab
         lockstep run --applications wc --data '{"wc": "lines"}'
     """
-    from jobs import import_events, imports
-    from jobs.session import spark_session
+    from streaming_core.importing import events, form
 
     params = parameters(name, None, settings)
     out, kept_as = destination.out, destination.name_in_home
@@ -101,25 +85,10 @@ def import_(
         raise BadInput(
             "give either --name NAME, to use the import in regressions, or --out DIR, to write it to a folder"
         )
-    out = out or imports.folder_of(home(), name, kept_as or "")
-    import_events.check_out(out)
-    form = imports.Form(
-        name,
-        origin.files or [],
-        origin.streams or [],
-        columns.mapping or [],
-        columns.unit,
-        columns.separator,
-        params,
-        columns.tolerance,
-    )
-    request = imports.request(form)
+    out = out or form.folder_of(home(), kept_as or "")
+    events.check_out(out)
+    request = form.request(form.Form(name, files, columns.mapping or [], columns.separator, params, columns.tolerance))
     count = len(request.names)
-    with (
-        Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"),
-        spark_session("lockstep import") as session,
-    ):
-        # Spark's own handler makes the job fail: the message would name a failed job, not Ctrl-C.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        manifest = import_events.run(session, request, out)
-    print("\n".join(imports.lines(out, manifest)))
+    with Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"):
+        manifest = events.run(request, out)
+    print("\n".join(form.lines(out, manifest)))

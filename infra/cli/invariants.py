@@ -42,11 +42,12 @@ def invariants(
     from streaming_core.data import workload
     from streaming_core.data.comparison import plain
 
-    report, manifest = read_report(run), workload.read_manifest(source)
+    report = read_report(run)
+    app, order = registry.load(report.app), report.spec.get("order", "total")
+    manifest = workload.bound(source, workload.read_manifest(source), app, report.workload.get("params"))
     for key in ("content_digest", "params"):
         if report.workload.get(key) != manifest[key]:
             raise BadInput(f"--input {source} is not the workload of {run}: their {LABELS[key]} differ")
-    app, order = registry.load(report.app), report.spec.get("order", "total")
     queries = [(0, name, sql) for name, sql in app.holds(order, manifest["params"]).items()]
     views = views_of(run, source)
     if missing := app.results(manifest["params"]).keys() - views:

@@ -169,7 +169,7 @@ def _shown(letter: str) -> str:
     if letter.isprintable():
         return escape(letter)
     code = ord(letter)
-    # Bytes that are not UTF-8 (jobs/import_events.py).
+    # Bytes that are not UTF-8 (importing/events.py).
     shown = f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else letter.encode("unicode_escape").decode()
     return f"<mark>{shown}</mark>"
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming_core.cli.options import AppName, Input, Json, examples
+from streaming_core.cli.options import AppName, Data, Input, Json, Settings, examples, parameters
 from streaming_core.cli.output import show, show_recording
 from streaming_core.errors import BadInput
 
@@ -17,12 +17,12 @@ app = typer.Typer()
 @app.command(
     epilog=examples(
         "streaming-core oracle wc --input wc-events --out wc-oracle",
+        "streaming-core oracle wc --data lines.csv --out wc-oracle",
         "streaming-core oracle wc --input wc-events --mode compiled --out wc-compiled",
     )
 )
 def oracle(
     name: AppName,
-    input: Input,
     out: Annotated[
         Path, typer.Option(help="Folder to write. It must be new or empty, or hold the same result already.")
     ],
@@ -34,24 +34,30 @@ def oracle(
         str,
         typer.Option(help="interpreted, compiled or auto. With auto, the oracle compiles beyond 100,000 events."),
     ] = "auto",
+    input: Input = None,
+    data: Data = None,
+    settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Compute the expected result of a workload.
+    """Compute the expected result of a workload, or of files of your own.
 
     The sequential oracle takes one event at a time on one thread. It shares no meaning of operators with the runtime,
     so its result is the reference for every run.
     """
     from streaming_core.apps import registry
     from streaming_core.data import workload
+    from streaming_core.importing import form
     from streaming_core.oracle import oracle as oracle_module
 
-    source = workload.read(input, registry.load(name))
-    if operator is not None:
-        from streaming_core.run.recording import record_oracle
+    app, params = registry.load(name), parameters(name, None, settings)
+    with form.workload_of(name, params, input, data) as source:
+        if operator is not None:
+            from streaming_core.run.recording import record_oracle
 
-        show_recording(out, record_oracle(source, operator, out, mode), as_json)
-        return
-    manifest = oracle_module.run(input, out, mode=mode)
+            opened = workload.read(source, app, params or None)
+            show_recording(out, record_oracle(opened, operator, out, mode), as_json)
+            return
+        manifest = oracle_module.run(source, out, mode, app, params or None)
     if as_json:
         show(manifest)
     else:

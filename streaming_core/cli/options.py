@@ -36,7 +36,19 @@ What = Annotated[
         metavar="SPEC.json|APP", help="Application, or a JSON file that holds a complete run specification."
     ),
 ]
-Input = Annotated[Path, typer.Option("--input", help="Workload folder, as `streaming-core generate` writes it.")]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", help="Workload folder, as `streaming-core generate` or `lockstep import` writes it."),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="[STREAM=]FILE",
+        help="File with events of your own, instead of --input: CSV, Parquet or JSON lines. Repeat it for more files, "
+        "or write STREAM=FILE for each stream of the application.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Settings = Annotated[
     list[str] | None,

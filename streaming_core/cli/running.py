@@ -11,6 +11,7 @@ import typer
 from streaming_core.cli.options import (
     RECORD,
     RUN,
+    Data,
     Input,
     Json,
     ProfileName,
@@ -31,7 +32,7 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "streaming-core run wc --input wc-events --threads 2 --out wc-run",
+        "streaming-core run wc --data lines.csv --threads 2 --out wc-run",
         "streaming-core run wc --input wc-events --threads 2 --executor pooled --repetitions 3 --out wc-pooled",
         "streaming-core run wc --input wc-events --executor pinned --rate 50000 --out wc-rate",
     )
@@ -39,7 +40,6 @@ app = typer.Typer()
 @takes(RUN)
 def run(
     what: What,
-    input: Input,
     out: Annotated[
         Path,
         typer.Option(
@@ -48,17 +48,20 @@ def run(
         ),
     ],
     options: dict[str, Any],
+    input: Input = None,
+    data: Data = None,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
-    """Run an application over a workload.
+    """Run an application over a workload, or over files of your own.
 
     The first pass writes the outputs that `streaming-core diff` compares. Further passes (--repetitions) only measure.
     Without --set and --profile, the parameters are those of the workload. Some options belong to one executor;
     `streaming-core describe APP` shows which.
     """
     spec = specification(what, options, profile, settings, input, find_plan=True)
+    from streaming_core.importing import form
     from streaming_core.run import engine, external, planning
     from streaming_core.run.way import External
 
@@ -68,11 +71,11 @@ def run(
     def tell(line: str) -> None:
         say(NAME, line)
 
-    with Bar(as_json) as bar:
+    with form.workload_of(spec.app, spec.params, input, data) as source, Bar(as_json) as bar:
         if isinstance(spec, External):
-            report = external.run(spec, input, out, tell)
+            report = external.run(spec, source, out, tell)
         else:
-            report = engine.run(spec, input, out, bar, tell, find_plan=planning.planned, requires_plan=requires_plan)
+            report = engine.run(spec, source, out, bar, tell, find_plan=planning.planned, requires_plan=requires_plan)
     if as_json:
         show(report.model_dump(mode="json"))
         return
@@ -131,9 +134,10 @@ def _print_plan(planned: Planned, app_name: str) -> None:
 def record(
     what: What,
     operator: Annotated[str, typer.Option(help="Operator of the application; `streaming-core describe` lists them.")],
-    input: Input,
     out: Annotated[Path, typer.Option(help="Folder to write. It must be new or empty.")],
     options: dict[str, Any],
+    input: Input = None,
+    data: Data = None,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
@@ -146,11 +150,12 @@ def record(
     """
     spec = specification(what, options, profile, settings, input)
     from streaming_core.data import workload
+    from streaming_core.importing import form
     from streaming_core.run import recording
 
-    source = workload.read(input, spec.app, spec.params)
-    with Bar(as_json) as bar:
-        manifest = recording.record(source, operator, out, spec, progress=bar)
+    with form.workload_of(spec.app, spec.params, input, data) as source, Bar(as_json) as bar:
+        opened = workload.read(source, spec.app, spec.params)
+        manifest = recording.record(opened, operator, out, spec, progress=bar)
     show_recording(out, manifest, as_json)
 
 

@@ -6,6 +6,7 @@ writer adds manifest.json last, so a folder without it is no workload.
 Three digests identify a workload:
 
 - The address covers the request: application, parameters, events, seed, and the code of the generator.
+- An import belongs to no application. Its address covers the records that it serves (`records`) and its content.
 - The content digest covers the rows, and does not depend on the chunks.
 - The digest of the manifest covers the whole manifest. Readers check it first.
 """
@@ -53,11 +54,13 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
     """16 hex digits: digest of the request (parameters with their defaults) and of the code that generates.
 
     Raises:
-        BadInput: The application is unknown, or a parameter, an operator, `events` or `seed` is invalid.
+        BadInput: The application is unknown or has no generator, or a parameter, an operator, `events` or `seed` is
+            invalid.
     """
     app = _app(app)
-    bound = app.bind(params)
-    accept(app, bound)
+    app.check_generator()
+    values = app.bind(params)
+    accept(app, values)
     if not 0 <= events < 1 << 40:
         raise BadInput(f"events must be between 0 and {(1 << 40) - 1}, got {events}")
     if not 0 <= seed < 1 << 63:
@@ -65,7 +68,7 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
     return digest_of(
         {
             "app": app.name,
-            "params": bound,
+            "params": values,
             "events": events,
             "seed": seed,
             "code": [registry.code_digest(app), generator.version()],
@@ -175,7 +178,7 @@ def _merged(
             {
                 field.name: _column(values[field.name], field, rows, f"{app.name}: stream {name}")
                 if field.name in values
-                else pa.repeat(_nothing(field.type), rows)
+                else pa.repeat(nothing(field.type), rows)
                 for field in fields
             }
         )
@@ -186,10 +189,10 @@ def _merged(
     ]
 
 
-def _nothing(kind: pa.DataType) -> pa.Scalar:
+def nothing(kind: pa.DataType) -> pa.Scalar:
     """The value of a column of this type in the rows of other streams."""
     if pa.types.is_fixed_size_list(kind):
-        return pa.scalar([_nothing(kind.value_type)] * kind.list_size, kind)
+        return pa.scalar([nothing(kind.value_type)] * kind.list_size, kind)
     return pa.scalar(b"" if pa.types.is_binary(kind) else False if pa.types.is_boolean(kind) else 0, kind)
 
 
@@ -265,31 +268,90 @@ def seal(
     return _seal(Path(directory), app, params, parts, (rows, value), about)
 
 
-def seal_imported(
-    directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the manifest of imported events, and return it.
+def records(app: App, params: dict[str, Any]) -> dict[str, Any]:
+    """What an import must share with an application: the fields of its events, its streams, and their time."""
+    return {
+        "fields": {field.name: str(field.type) for field in list(schema(app, params))[1:]},
+        "streams": list(app.streams.names) if app.streams is not None else [],
+        "time": app.time,
+        "sorted": app.delay is None,
+    }
 
-    The address covers application, parameters and content, but not the code. A change of the application keeps it.
+
+def seal_import(
+    directory: Path, app: App, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the manifest of imported events, and return it. They serve each application with the same records.
 
     Args:
         directory: The folder of the workload.
-        app: The application.
-        params: Its parameters.
+        app: An application with these records.
+        params: Its parameters, which may be sizes of arrays.
         parts: The entries that `write_part` returned.
         imported: The origin of the events, for the manifest's `imported`.
     """
-    app = _app(app)
-    params = app.bind(params)
     parts, total = _joined(directory, parts)
+    serves = records(app, params)
     about = {
-        "address": digest_of({"app": app.name, "params": params, "content": format_digest(*total)}),
+        "address": digest_of({"records": serves, "content": format_digest(*total)}),
         "seed": None,
         "generator": None,
         "repeatable": False,
+        "records": serves,
         "imported": imported,
     }
-    return _seal(Path(directory), app, params, parts, total, about)
+    return _seal(Path(directory), None, {}, parts, total, about)
+
+
+def seal_imported(
+    directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
+) -> dict[str, Any]:
+    """As `seal_import`, for one application and its parameters (`bound`)."""
+    app = _app(app)
+    manifest = bound(directory, seal_import(directory, app, params, parts, imported), app, params)
+    storage.write_json(Path(directory) / "manifest.json", manifest)
+    return manifest
+
+
+def bound(directory: Path, manifest: dict[str, Any], app: App, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The manifest of an import as the workload of an application.
+
+    Its address covers application, parameters and content, but not the code. A change of the application keeps it.
+
+    Args:
+        directory: The folder of the import.
+        manifest: Its manifest. That of a workload stays as it is.
+        app: The application.
+        params: Its parameters that differ from the defaults.
+
+    Raises:
+        BadInput: The application has other records.
+    """
+    if manifest["app"] is not None:
+        return manifest
+    values = app.bind(params)
+    serves, own = manifest["records"], records(app, values)
+    if fault := _unlike(serves, own):
+        raise BadInput(f"import {directory} does not fit {app.name}: {fault}; import the files for {app.name}")
+    of = {"app": app.name, "params": values, "content": manifest["content_digest"]}
+    return storage.sealed(
+        {name: value for name, value in manifest.items() if name != "digest"}
+        | {"app": app.name, "params": values, "address": digest_of(of), "code_digest": registry.code_digest(app)}
+    )
+
+
+def _unlike(serves: dict[str, Any], own: dict[str, Any]) -> str | None:
+    """Why an import of these records does not fit an application; None if it does."""
+    for name in {**own["fields"], **serves["fields"]}:
+        kinds = [one["fields"].get(name, "absent") for one in (serves, own)]
+        if kinds[0] != kinds[1]:
+            return f"field {name} is {kinds[0]} in the import and {kinds[1]} in the application"
+    for name in ("streams", "time"):
+        if serves[name] != own[name]:
+            return f"its {name} is {serves[name]}, but the application has {own[name]}"
+    if own["sorted"] and not serves["sorted"] and "ts" in own["fields"]:
+        return "its ts may go back, because it was imported with a delay, but the application declares none"
+    return None
 
 
 def _joined(directory: Path, parts: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
@@ -306,7 +368,7 @@ def _joined(directory: Path, parts: Iterable[dict[str, Any]]) -> tuple[list[dict
 
 def _seal(
     directory: Path,
-    app: App,
+    app: App | None,
     params: dict[str, Any],
     parts: list[dict[str, Any]],
     total: tuple[int, int],
@@ -314,11 +376,11 @@ def _seal(
 ) -> dict[str, Any]:
     """Write the manifest: the facts in `about`, and those of every workload."""
     about = about | {
-        "app": app.name,
+        "app": app and app.name,
         "params": params,
         "events": total[0],
         "content_digest": format_digest(*total),
-        "code_digest": registry.code_digest(app),
+        "code_digest": app and registry.code_digest(app),
         "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
     }
     manifest = storage.sealed(about)
@@ -526,16 +588,15 @@ def check_request(
     """
     if manifest["app"] != app.name:
         raise BadInput(f"workload {directory} belongs to application {manifest['app']}, not to {app.name}")
-    bound = app.bind(manifest["params"])
+    values = app.bind(manifest["params"])
     if params is not None:
         requested = app.bind(params)
-        if name := next((name for name in requested if requested[name] != bound[name]), None):
-            remedy = "import the events" if manifest.get("imported") else "generate a workload"
+        if name := next((name for name in requested if requested[name] != values[name]), None):
             raise BadInput(
-                f"workload {directory} has {name}={bound[name]}, but the request has {name}={requested[name]}; "
-                f"{remedy} with that parameter"
+                f"workload {directory} has {name}={values[name]}, but the request has {name}={requested[name]}; "
+                "generate a workload with that parameter"
             )
-    return bound
+    return values
 
 
 def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
@@ -553,9 +614,12 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
     manifest = read_manifest(directory)
     if app is None:
         app = manifest["app"]
+    if app is None:
+        raise BadInput(f"{directory} is an import, which belongs to no application: name one")
     app = _app(app)
-    bound = check_request(directory, manifest, app, params)
-    workload = Workload(directory, {**manifest, "params": bound}, app)
+    manifest = bound(directory, manifest, app, params)
+    values = check_request(directory, manifest, app, params)
+    workload = Workload(directory, {**manifest, "params": values}, app)
     workload.check_parts()
     if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:
         raise BadInput(f"workload {directory} must have {manifest['events']} events, got {total}")

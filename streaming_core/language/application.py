@@ -187,8 +187,15 @@ class App:
     @property
     def generators(self) -> tuple[Callable, ...]:
         """The generator of each source (`generates`)."""
-        assert self._generators, f"app {self.name} has no generator yet"
+        self.check_generator()
         return self._generators
+
+    def check_generator(self) -> None:
+        """Raise BadInput if the application has no generator, so that it can run only on a user's own data."""
+        if not self._generators:
+            raise BadInput(
+                f"app {self.name} has no generator: give it events of your own with --data, or declare @app.generates"
+            )
 
     @property
     def generator(self) -> Callable:
@@ -612,19 +619,18 @@ class App:
 
     def check(self) -> App:
         """Return this application, or raise BadInput if its declaration is incomplete."""
-        if self._event is None or self._outputs is None or not self._generators:
+        if self._event is None or self._outputs is None:
             missing = [
                 what
                 for what, there in (
                     ("a source: app.source(Event), app.sources or app.transaction", self._event),
                     ("a sink: end the pipeline with .sink()", self._outputs),
-                    ("a generator: @app.generates above a function of (params, seed, start, stop)", self._generators),
                 )
                 if not there
             ]
             raise BadInput(f"app {self.name} needs {'; '.join(missing)}")
         streams = len(self.streams.records) if self.streams else 1
-        if len(self._generators) != streams:
+        if self._generators and len(self._generators) != streams:
             raise BadInput(
                 f"app {self.name}: each source needs one generator; got {len(self._generators)} for {streams} sources"
             )

@@ -71,13 +71,21 @@ def address(workload_manifest: dict[str, Any]) -> str:
     )
 
 
-def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> dict[str, Any]:
+def run(
+    workload_dir: Path | str,
+    out_dir: Path | str,
+    mode: str = "auto",
+    app: App | None = None,
+    params: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Compute the result of a workload; returns its manifest.
 
     Args:
         workload_dir: The folder of the workload.
         out_dir: The folder of the result. If it already holds this result, `run` does nothing.
         mode: interpreted; compiled; auto = interpreted up to 100,000 events, compiled beyond.
+        app: The application. An import belongs to none; for a workload, None means its own.
+        params: The parameters that differ from those of the workload, or from the defaults on an import.
 
     Raises:
         BadInput: No such mode, a missing or damaged workload, an invalid application, or an `out_dir` with other
@@ -87,7 +95,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
         CommandFailed: The disk is full, or fails.
     """
     check_mode(mode)
-    source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
+    source, out_dir = workload.read(Path(workload_dir), app, params), Path(out_dir)
     requested = address(source.manifest)
     try:
         with storage.held(out_dir):

@@ -34,12 +34,12 @@ class Home:
         """Folder of one generated workload: events/*.parquet, manifest.json."""
         return below(self.root / "workloads", app, address)
 
-    def imported(self, app: str, name: str) -> Path:
-        """Folder of an imported workload, by its name.
+    def imported(self, name: str) -> Path:
+        """Folder of an import, by its name.
 
         Lockstep cannot make it again, so it stays until a person removes it.
         """
-        return below(self.root / "imported", app, name)
+        return below(self.root / "imported", name)
 
     def oracle(self, app: str, address: str) -> Path:
         """Folder of one oracle result: outputs/*.parquet, state/*.parquet, manifest.json."""

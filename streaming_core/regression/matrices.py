@@ -78,7 +78,7 @@ def load(folder: Path, name: str) -> Matrix:
 def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | None = None) -> Request:
     """The regression of these fields. The matrix of that name fills in the others, and the defaults fill in the rest.
 
-    An application with an import named after the matrix runs on that import, unless `data` says otherwise.
+    An application APP with an import named NAME-APP runs on that import, unless `data` says otherwise.
 
     Raises:
         BadInput: As `load`, or the fields do not form a regression, or `resolve_hosts` refuses its hosts.
@@ -89,7 +89,8 @@ def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | Non
     regression = _resolved(RegressionSpec.parse(matrix.fields | dict(fields)))
     if "data" not in matrix.fields and "data" not in fields:
         known = registry.names()
-        data = {app: name for app in regression.applications if app in known and home.imported(app, name).is_dir()}
+        own = {app: f"{name}-{app}" for app in regression.applications if app in known}
+        data = {app: called for app, called in own.items() if home.imported(called).is_dir()}
         regression = regression.model_copy(update={"data": data})
     return Request(regression, {"name": name, "digest": matrix.digest, "overrides": sorted(fields)})
 

@@ -25,25 +25,26 @@ Imported = dict[str, dict[str, Any]]  # application -> the manifest of the impor
 
 
 def imported(regression: RegressionSpec, home: Home) -> Imported:
-    """The imported events that the request names.
+    """The imported events that the request names, as workloads of their applications.
 
     Raises:
-        BadInput: There is no import of that name, or it has other parameters than the request. Or the request does
+        BadInput: There is no import of that name, or it has other records than the application. Or the request does
             not run the application.
     """
     manifests: Imported = {}
     for name, called in regression.data.items():
         if name not in regression.applications:
             raise BadInput(f"data: the request imports events for {name!r} but does not run it; add it to applications")
-        folder = home.imported(name, called)
+        folder = home.imported(called)
         if not folder.is_dir():
             known = sorted(path.name for path in folder.parent.glob("[!.]*"))
             raise BadInput(
-                f"data: {unknown(f'import of {name}', called, known)}; create it with "
+                f"data: {unknown('import', called, known)}; create it with "
                 f"`lockstep import {name} FILES --name {called}`"
             )
-        manifests[name] = workload.read_manifest(folder)
-        workload.check_request(folder, manifests[name], registry.load(name), regression.params.get(name))
+        manifests[name] = workload.bound(
+            folder, workload.read_manifest(folder), registry.load(name), regression.params.get(name)
+        )
     return manifests
 
 
@@ -92,8 +93,7 @@ def cells(
 ) -> tuple[list[RunSpec], list[dict]]:
     """The matrix: the cells to run, and the cells left out because their applications do not run that way.
 
-    A request is valid even if an application does not support a strategy that others do. On imported events, an
-    application has the parameters of the import.
+    A request is valid even if an application does not support a strategy that others do, or has no events.
 
     Args:
         regression: The request.
@@ -109,11 +109,7 @@ def cells(
     applications = registry.names()
     apps = {name: registry.load(name) for name in regression.applications if name in applications}
     events = dict.fromkeys(apps, regression.events)
-    for name, manifest in (data or {}).items():
-        defaults, bound = apps[name].bind(), apps[name].bind(manifest["params"])
-        own = {param: value for param, value in bound.items() if value != defaults[param]}
-        regression = regression.model_copy(update={"params": regression.params | {name: own}})
-        events[name] = manifest["events"]
+    events |= {name: manifest["events"] for name, manifest in (data or {}).items()}
     kept: list[RunSpec] = []
     left_out: dict[str, list[str]] = {}
     able = places(regression, hosts or {})
@@ -122,6 +118,8 @@ def cells(
         apps[spec.app].bind(spec.params)
         try:
             spec.check(apps[spec.app])
+            if spec.app not in (data or {}):
+                apps[spec.app].check_generator()
         except BadInput as error:
             left_out.setdefault(str(error), []).append(spec.cell)
             continue

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from jobs.records import is_utf8
 from streaming_core.errors import BadInput
+from streaming_core.importing.records import is_utf8
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",

@@ -1,15 +1,17 @@
-"""Imports a user's files, for `lockstep import` and the DAG `import_data`: reads requests, and describes results."""
+"""Reads requests to import a user's files, and describes the results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from jobs import import_events
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
+from streaming_core.importing import events
 from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import excess
 from streaming_core.regression.request import IMPORT_NAME
@@ -23,26 +25,22 @@ class Form:
 
     Attributes:
         app: The application.
-        files: Files and folders, if the application has one source.
-        streams: `NAME=PATH` for each stream, if the application has several.
+        files: Files and folders; `NAME=PATH` for each stream, if the application has several.
         mapping: `FIELD=COLUMN` for fields whose column has another name.
-        unit: Unit of integer fields that are read from timestamps.
         separator: Character between the columns of CSV.
         params: Parameters that differ from the application's defaults.
-        tolerance: The share of the rows that may be set aside without a warning.
+        tolerance: The share of the rows that may be set aside without a warning; None refuses a file with such a row.
     """
 
     app: str
-    files: Sequence[Path] = ()
-    streams: Sequence[str] = ()
+    files: Sequence[str]
     mapping: Sequence[str] = ()
-    unit: str | None = None
     separator: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
-    tolerance: float = 0.0
+    tolerance: float | None = 0.0
 
 
-def folder_of(home: Home, app: str, name: str) -> Path:
+def folder_of(home: Home, name: str) -> Path:
     """The folder of a new import with this name.
 
     Raises:
@@ -52,13 +50,13 @@ def folder_of(home: Home, app: str, name: str) -> Path:
         raise BadInput(
             f"--name {name!r}: use at most 61 letters, digits, '_', '-' and '.'; begin with a letter or a digit"
         )
-    out = home.imported(registry.load(app).name, name)
-    import_events.check_out(out)
+    out = home.imported(name)
+    events.check_out(out)
     return out
 
 
-def request(form: Form, roots: Sequence[Path] | None = None) -> import_events.Request:
-    """Check a request before Spark starts.
+def request(form: Form, roots: Sequence[Path] | None = None) -> events.Request:
+    """Check a request; of the files, this reads only the columns.
 
     Args:
         form: The request.
@@ -69,22 +67,49 @@ def request(form: Form, roots: Sequence[Path] | None = None) -> import_events.Re
         BadInput: The request is invalid.
     """
     app, start = registry.load(form.app), roots[0] if roots else Path()
-    if bool(form.files) == bool(form.streams):
-        raise BadInput("give either files, or --stream NAME=PATH for each stream of the application")
     named: list[Path] | dict[str, Path] = [start / path for path in form.files]
-    if form.streams:
-        streams = _pairs("--stream", form.streams, "NAME=PATH, for example --stream Left=left.csv")
+    if app.streams is not None:
+        every = " ".join(f"{name}=PATH" for name in app.streams.names)
+        streams = _pairs("stream", form.files, f"the file or the folder of each stream of {app.name} as {every}")
         named = {name: start / path for name, path in streams.items()}
-    return import_events.request(
+    elif not named:
+        raise BadInput(f"give the files with the events of {app.name}")
+    return events.request(
         app,
         app.bind(form.params),
         named,
         columns(form.mapping),
-        form.unit,
         form.separator,
         roots,
         form.tolerance,
     )
+
+
+@contextmanager
+def workload_of(app: str, params: dict[str, Any], folder: Path | None, data: Sequence[str] | None) -> Iterator[Path]:
+    """The folder of the workload that a command reads, from its options.
+
+    Args:
+        app: The application.
+        params: Its parameters.
+        folder: The value of `--input`.
+        data: The values of `--data`: files, which become a workload during the block.
+
+    Raises:
+        BadInput: Both options have a value, or none has. Or a row of the files is no event.
+    """
+    if (folder is None) == (not data):
+        raise BadInput(
+            f"give either --data FILE with events of your own, or --input FOLDER; `streaming-core generate {app}` "
+            "makes one"
+        )
+    if folder is not None:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="lockstep-data-") as temporary:
+        out = Path(temporary, "workload")
+        events.run(request(Form(app, data or (), params=params, tolerance=None)), out)
+        yield out
 
 
 def columns(mapping: Sequence[str]) -> dict[str, str]:
@@ -102,7 +127,7 @@ def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise BadInput(f"{option} {text!r}: write {form}")
+            raise BadInput(f"{option} {text!r}: give {form}")
         if name in values:
             raise BadInput(f"{option} {text!r}: {name} already has the value {values[name]!r}")
         values[name] = value
@@ -121,7 +146,7 @@ def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
     events, read = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
     )
-    texts = [f"{out}: {events} for {manifest['app']}, from {read} of {files}", *_aside(out, imported["aside"])]
+    texts = [f"{out}: {events} of {imported['application']}, from {read} of {files}", *_aside(out, imported["aside"])]
     return [*texts, f"warning: set aside {text}"] if (text := excess(imported)) else texts
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.paths import open_regular
+from streaming_core.importing.paths import open_regular
 
 # Whole doubles in this range get all their digits. Arrow writes an exponent, which no integer field takes.
 _EXPONENT_FROM, _INTEGERS_TO = 1e15, float(1 << 63)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.files import find_files
-from jobs.paths import open_regular, regular_files
 from streaming_core.errors import BadInput
+from streaming_core.importing.files import find_files
+from streaming_core.importing.paths import open_regular, regular_files
 
 TEXT = "ts,line\n1,x\n"
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from jobs.records import csv_records, decoded, json_records
+from streaming_core.importing.records import csv_records, decoded, json_records
 
 ALPHABET = [b"a", b"1", b",", b'"', b"\n", b"\r\n", b"\r", b" ", b"\xc3\xa9", b"\xff", b"\xef\xbb\xbf", b"\x00"]
 

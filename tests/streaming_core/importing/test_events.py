@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
-from jobs import files, import_events
 from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed
+from streaming_core.importing import events as importing
+from streaming_core.importing import files
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
@@ -53,9 +53,9 @@ def orders(package: Path) -> App:
     return registry.load("orders")
 
 
-def imported(spark: SparkSession, app: App, out: Path, *named: Path, **options: Any) -> dict:
-    request = import_events.request(app, app.bind(), list(named), options.pop("mapping", {}), **options)
-    return import_events.run(spark, request, out)
+def imported(app: App, out: Path, *named: Path, **options: Any) -> dict:
+    request = importing.request(app, app.bind(), list(named), options.pop("mapping", {}), **options)
+    return importing.run(request, out)
 
 
 def rows(out: Path, app: App) -> list[dict]:
@@ -72,6 +72,7 @@ def csv_of(values: list[dict[str, str]], columns: list[str] = FIELDS) -> str:
     return "\n".join(",".join(line) for line in [columns, *quoted]) + "\n"
 
 
+FRACTION = "ts is a time with a fraction of a unit (ms): declare a smaller one with App(..., time=)"
 # A field, its text in the file, and the result: a value, or the reason for none.
 VALUES: list[tuple[str, str, Any]] = [
     ("ts", "-9223372036854775808", -(1 << 63)),
@@ -91,8 +92,16 @@ VALUES: list[tuple[str, str, Any]] = [
     ("ts", "1970-01-01T05:45:03+0545", 3000),
     ("ts", "2016-12-31T23:59:60Z", "ts is not a valid time"),
     ("ts", "1969-12-31T23:59:59.999", -1),
-    ("ts", "1970-01-01T00:00:00.0005", "ts is a time with a fraction of a unit (ms): use a smaller --unit"),
-    ("ts", "1970-01-01T00:00:00.000000001", "ts is a time with a fraction of a unit (ms): use a smaller --unit"),
+    (
+        "ts",
+        "1970-01-01T00:00:00.0005",
+        FRACTION,
+    ),
+    (
+        "ts",
+        "1970-01-01T00:00:00.000000001",
+        FRACTION,
+    ),
     ("ts", "2026-02-30", "ts is not a valid time"),
     ("size", "255", 255),
     ("size", "256", "size does not fit u8, which holds 0 to 255"),
@@ -120,10 +129,10 @@ VALUES: list[tuple[str, str, Any]] = [
 ]
 
 
-def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, spark, tmp_path):
+def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, tmp_path):
     file, out = tmp_path / "orders, and: more+é.csv", tmp_path / "w"
     file.write_text(csv_of([GOOD | {field: text} for field, text, _ in VALUES]))
-    manifest = imported(spark, orders, out, file, unit="ms")
+    manifest = imported(orders, out, file)
     fits = [(field, value) for field, _, value in VALUES if not isinstance(value, str)]
     events = rows(out, orders)
     assert [row["seq"] for row in events] == list(range(len(fits)))
@@ -141,19 +150,9 @@ def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, spark, tmp_p
     assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
 
 
-@pytest.mark.slow
-def test_times_without_a_unit_are_refused(orders, spark, tmp_path):
-    file = tmp_path / "orders.csv"
-    file.write_text(csv_of([GOOD | {"ts": "2026-01-02"}]))
-    with pytest.raises(
-        BadInput, match=r"none of 1 rows is an event of orders: ts is a time: give the unit .*--unit s, ms"
-    ):
-        imported(spark, orders, tmp_path / "w", file)
-    assert {path.name for path in tmp_path.iterdir()} - {"orders.py", "__pycache__"} == {"orders.csv"}
-
-
-@pytest.mark.slow
-def test_parquet_columns_keep_their_types(orders, spark, tmp_path):
+def test_parquet_columns_keep_their_types(package, tmp_path):
+    (package / "orders.py").write_text(HEAD.replace('items")}', 'items")}, time="ns"'))
+    orders = registry.load("orders")
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     table = pa.table(
         {
@@ -166,7 +165,7 @@ def test_parquet_columns_keep_their_types(orders, spark, tmp_path):
         }
     )
     pq.write_table(table, file)
-    imported(spark, orders, out, file, mapping={"ts": "When"}, unit="ns")
+    imported(orders, out, file, mapping={"ts": "When"})
     events = rows(out, orders)
     assert [(row["ts"], row["size"], row["name"], row["items"]) for row in events] == [
         (2_000_000_001, 100, b"\xff", [1, 2]),
@@ -179,7 +178,7 @@ def test_parquet_columns_keep_their_types(orders, spark, tmp_path):
     ]
 
 
-def test_ties_keep_the_order_of_files_and_rows(orders, spark, tmp_path, monkeypatch):
+def test_ties_keep_the_order_of_files_and_rows(orders, tmp_path, monkeypatch):
     folder = tmp_path / "in"
     (folder / "sub").mkdir(parents=True)
     (folder / "_ignored").write_text("no data")
@@ -190,19 +189,18 @@ def test_ties_keep_the_order_of_files_and_rows(orders, spark, tmp_path, monkeypa
         (folder / file).write_bytes(bz2.compress(content) if file.endswith(".bz2") else content)
     wanted = sorted(names, key=lambda name: int(name) % 3)
     addresses = set()
-    for partitions in ("4", "7"):
-        out = tmp_path / f"w{partitions}"
-        monkeypatch.setattr(files, "_SETTINGS", files._SETTINGS | {"spark.sql.shuffle.partitions": partitions})
+    for batch in ("4", "7"):
+        out = tmp_path / f"w{batch}"
+        monkeypatch.setattr(files, "BATCH_ROWS", int(batch))
         # The same rows in the same order: the address is of nothing else.
-        named = [folder] if partitions == "4" else [folder / "b.csv", folder / "c.csv.bz2", folder / "sub"]
-        addresses.add(imported(spark, orders, out, *named)["address"])
+        named = [folder] if batch == "4" else [folder / "b.csv", folder / "c.csv.bz2", folder / "sub"]
+        addresses.add(imported(orders, out, *named)["address"])
         assert [row["name"].decode() for row in rows(out, orders)] == wanted
         assert not (out / "aside").exists()
     assert len(addresses) == 1
 
 
-@pytest.mark.slow
-def test_torn_row_is_kept_unchanged(orders, spark, tmp_path):
+def test_torn_row_is_kept_unchanged(orders, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "w"
     good = b'1,2,3,true,x,"[1,2]"'
     lines = {
@@ -217,7 +215,7 @@ def test_torn_row_is_kept_unchanged(orders, spark, tmp_path):
         10: (b'1,2,3,true,"never closed', "a closing quote is missing"),
     }
     file.write_bytes(b"".join(content + b"\r\n" for content, _ in lines.values()))
-    manifest = imported(spark, orders, out, file)
+    manifest = imported(orders, out, file)
     assert (manifest["events"], manifest["imported"]["rows"]) == (2, 8)
     assert [(row["_line"], row["_raw"], row["_reason"]) for row in aside(out)] == [
         (line, *lines[line]) for line in (3, 4, 6, 7, 8, 10)
@@ -236,15 +234,14 @@ QUOTED = csv_of([GOOD | {"ts": str(i)} for i in range(1000)])
         (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a closing quote before it is missing"),
     ],
 )
-@pytest.mark.slow
-def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
+def test_open_quote_swallows_no_other_row(orders, tmp_path, text, separator, whole, damaged, reason):
     """Whether it is never closed, or by a quote of the next row."""
     lines = text.splitlines(keepends=True)
     assert whole in lines[5]
     lines[5] = lines[5].replace(whole, damaged)
     file, out = tmp_path / "orders.csv", tmp_path / "w"
     file.write_text("".join(lines))
-    manifest = imported(spark, orders, out, file, separator=separator)
+    manifest = imported(orders, out, file, separator=separator)
     assert (manifest["events"], manifest["imported"]["rows"]) == (999, 1000)
     (kept,) = aside(out)
     assert (kept["_row"], kept["_line"], kept["_reason"]) == (5, 6, reason)
@@ -252,8 +249,7 @@ def test_open_quote_swallows_no_other_row(orders, spark, tmp_path, text, separat
     assert [row["ts"] for row in rows(out, orders)] == [i for i in range(1000) if i != 4]
 
 
-@pytest.mark.slow
-def test_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
+def test_manifest_has_samples_of_rows_set_aside(orders, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "out"
     lines = [
         ",".join(FIELDS),
@@ -263,18 +259,17 @@ def test_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     ]
     lines += [*["1,1"] * 4, "2,2," + "x" * 400]
     file.write_bytes("\n".join(lines).encode("latin-1"))
-    aside = {one["reason"]: one for one in imported(spark, orders, out, file)["imported"]["aside"]}
+    aside = {one["reason"]: one for one in imported(orders, out, file)["imported"]["aside"]}
     quote, torn = aside["a closing quote is missing"], aside["the row has 2 columns instead of 6"]
     assert [sample["text"] for sample in quote["samples"]] == ['5,7,0.5,true,"<b>,[1 2]']
     (bytes_,) = aside["the line is not UTF-8"]["samples"]
     assert bytes_["text"].encode("utf-8", "surrogateescape") == b"5,7,0.5,true,\xff\x00,[1 2]"
     assert (torn["rows"], [sample["row"] for sample in torn["samples"]]) == (4, [4, 5, 6])
     (long,) = aside["the row has 3 columns instead of 6"]["samples"]
-    assert (len(long["text"]), long["is_cut"], long["line"]) == (import_events.SAMPLE_CHARACTERS, True, 9)
+    assert (len(long["text"]), long["is_cut"], long["line"]) == (importing.SAMPLE_CHARACTERS, True, 9)
 
 
-@pytest.mark.slow
-def test_json_lines_become_events_as_written_or_are_set_aside(orders, spark, tmp_path):
+def test_json_lines_become_events_as_written_or_are_set_aside(orders, tmp_path):
     file, out = tmp_path / "orders.jsonl.gz", tmp_path / "w"
 
     def line(ts, name, more=""):
@@ -302,7 +297,7 @@ def test_json_lines_become_events_as_written_or_are_set_aside(orders, spark, tmp
     }
     lines = [text.encode("utf-8", "surrogateescape") for text in (*events, "", *wrong)]
     file.write_bytes(gzip.compress(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\r\n"))
-    manifest = imported(spark, orders, out, file, mapping={"name": "an odd `name`"})
+    manifest = imported(orders, out, file, mapping={"name": "an odd `name`"})
     assert (manifest["events"], manifest["imported"]["rows"]) == (5, 16)
     assert [(row["ts"], row["name"]) for row in rows(out, orders)] == [*events.values()]
     assert [math.isnan(row["price"]) for row in rows(out, orders)] == [False, True, False, False, False]
@@ -312,9 +307,8 @@ def test_json_lines_become_events_as_written_or_are_set_aside(orders, spark, tmp
     assert [row["_raw"] for row in aside(out)] == lines[6:]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_text_outside_utf8_is_set_aside(orders, spark, tmp_path, kind):
+def test_parquet_text_outside_utf8_is_set_aside(orders, tmp_path, kind):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     names = pa.array([b"a", b"\xff\xfe", b"c"], pa.binary())
     wrong = pa.Array.from_buffers(pa.string(), 3, names.buffers())
@@ -324,22 +318,21 @@ def test_parquet_text_outside_utf8_is_set_aside(orders, spark, tmp_path, kind):
         wrong = pa.Array.from_buffers(kind, 3, names.cast(pa.large_binary()).buffers())
     table = {"ts": [1, 2, 3], "size": [1] * 3, "price": [1.0] * 3, "paid": [True] * 3, "items": [[1, 2]] * 3}
     pq.write_table(pa.table(table | {"name": wrong}), file)
-    imported(spark, orders, out, file)
+    imported(orders, out, file)
     assert [row["name"] for row in rows(out, orders)] == [b"a", b"c"]
     assert [(r["_row"], r["_raw"], r["_reason"]) for r in aside(out)] == [(2, b"\xff\xfe", "name is not UTF-8")]
 
 
-def test_lossy_import_fails(orders, spark, tmp_path, monkeypatch):
-    file, numbered = tmp_path / "orders.csv", import_events._numbered
+def test_lossy_import_fails(orders, tmp_path, monkeypatch):
+    file, numbered = tmp_path / "orders.csv", importing._numbered
     file.write_text(csv_of([GOOD] * 3))
-    monkeypatch.setattr(import_events, "_numbered", lambda *at: (table.slice(1) for table in numbered(*at)))
+    monkeypatch.setattr(importing, "_numbered", lambda *at: (table.slice(1) for table in numbered(*at)))
     with pytest.raises(CommandFailed, match="the import read 3 rows, but wrote 2 events and set 0 rows aside"):
-        imported(spark, orders, tmp_path / "w", file)
+        imported(orders, tmp_path / "w", file)
     assert not (tmp_path / "w").exists()
 
 
-@pytest.mark.slow
-def test_parquet_of_every_type_is_read(orders, spark, tmp_path):
+def test_parquet_of_every_type_is_read(orders, tmp_path):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     columns = {
         "ts": pa.array([1, 2, 3], pa.duration("s")),
@@ -358,26 +351,24 @@ def test_parquet_of_every_type_is_read(orders, spark, tmp_path):
         "": [7] * 3,
     }
     pq.write_table(pa.table(columns), file)
-    one, _ = imported(spark, orders, out, file)["imported"]["aside"]
-    (sample,) = one["samples"]
+    (_, (sample,)) = (one["samples"] for one in imported(orders, out, file)["imported"]["aside"])
     assert json.loads(sample["text"])["size"] == "2.5"
     assert (sample["row"], sample["line"], sample["is_cut"]) == (2, None, False)
     uuid = "00000000-0000-0000-0000-00000000000"
     (event,) = rows(out, orders)
     assert [event[name] for name in FIELDS] == [1, 1, 1.5, True, f"{uuid}0".encode(), [1, 2]]
     first, second = aside(out)
-    assert (first["_row"], first["_reason"], first["size"]) == (2, "size is not an integer", "2.5")
+    assert (first["_row"], first["_reason"], first["size"]) == (2, "size is neither an integer nor a time", "2.5")
     names = ["name", "items", "time", "nested", "map", "word", "nothing", "__row", "Ts", ""]
     kept = [f"{uuid}2", "[1, null]", "00:00:00.000000003", '{"a": [1]}', '[["k", 1]]', "a", None, "7", "7", "7"]
     assert [second[name] for name in names] == kept
 
 
-@pytest.mark.slow
-def test_application_without_ts_keeps_the_order_of_its_events(package, spark, tmp_path):
+def test_application_without_ts_keeps_the_order_of_its_events(package, tmp_path):
     (package / "plain.py").write_text(HEAD.replace("orders", "plain").replace("    ts: i64\n", ""))
     app, file = registry.load("plain"), tmp_path / "plain.csv"
     file.write_text(csv_of([GOOD | {"name": name} for name in "cab"], FIELDS[1:]))
-    imported(spark, app, tmp_path / "w", file)
+    imported(app, tmp_path / "w", file)
     assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
 
 
@@ -397,7 +388,6 @@ REFUSED = [
     ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "the column names, but looks like a row: 1, 2, 3, true, x"),
     ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': set --separator to the character "),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give one character"),
-    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"unit": "min"}, "--unit must be one of s, ms, us, ns, got 'min'"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"mapping": {"weight": "size"}},
      "--map weight=...: the events of orders have no field 'weight'; fields: ts, size, price, paid, name, items"),
     ({"a.csv.gz": "no gzip"}, ["a.csv.gz"], {}, "a.csv.gz cannot be read: Not a gzipped file"),
@@ -405,13 +395,13 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "named", "options", "message"), REFUSED)
-def test_invalid_import_is_refused_before_spark_starts(files, named, options, message, orders, tmp_path):
-    for name, content in files.items():
+@pytest.mark.parametrize(("contents", "named", "options", "message"), REFUSED)
+def test_invalid_import_is_refused_before_a_row_is_read(contents, named, options, message, orders, tmp_path):
+    for name, content in contents.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     with pytest.raises(BadInput) as refused:
-        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | options)
+        importing.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | options)
     assert message.format(tmp_path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -463,9 +453,8 @@ def written(table: pa.Table, file: Path) -> None:
         file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, spark, tmp_path):
+def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, tmp_path):
     """Held against sorting them by hand, with files of every kind, many equal ts, and rows in any order.
 
     Every other time `ts` may go back, and the highest `ts` of the stream so far stands for it.
@@ -506,8 +495,8 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
             with open(named[name] / f"{part}{suffix}", "a") as file:
                 file.write("no json\n")
     mapping = {"Tick.ts": "at", "Ask.who": "name"}
-    request = import_events.request(app, app.bind(), named, mapping)
-    manifest = import_events.run(spark, request, tmp_path / "w")
+    request = importing.request(app, app.bind(), named, mapping)
+    manifest = importing.run(request, tmp_path / "w")
     wanted.sort(key=lambda one: one[0])
     events = rows(tmp_path / "w", app)
     assert events == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
@@ -517,15 +506,12 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     assert about["files"] == [file for name in ("Bid", "Ask", "Tick") for file in about["streams"][name]]
 
 
-@pytest.mark.slow
-def test_rows_set_aside_have_a_table_per_stream(spark, tmp_path):
+def test_rows_set_aside_have_a_table_per_stream(tmp_path):
     app, out = registry.load("scalejoin"), tmp_path / "w"
     (tmp_path / "left.csv").write_text("ts,x,y\n5,1,0.5\n,2,1\n6,2,2,2\n")
     (tmp_path / "right.jsonl").write_text('{"ts": 5, "a": 1, "b": 2, "c": 3, "d": 1}\n{"ts": 4}\n')
-    request = import_events.request(
-        app, app.bind(), {"Left": tmp_path / "left.csv", "Right": tmp_path / "right.jsonl"}, {}
-    )
-    about = import_events.run(spark, request, out)["imported"]
+    request = importing.request(app, app.bind(), {"Left": tmp_path / "left.csv", "Right": tmp_path / "right.jsonl"}, {})
+    about = importing.run(request, out)["imported"]
     assert [(row["ts"], row["stream"], row["x"], row["a"]) for row in rows(out, app)] == [(5, 0, 1, 0), (5, 1, 0, 1)]
     left, right = (Parts.of(out / "aside" / name).read().to_pylist() for name in ("Left", "Right"))
     assert [(Path(row["_file"]).name, row["_row"], row["_reason"]) for row in left] == [
@@ -545,21 +531,20 @@ def test_rows_set_aside_have_a_table_per_stream(spark, tmp_path):
     (tmp_path / "right.parquet").write_bytes(whole[:4] + bytes(2000) + whole[2004:])
     named = {"Left": tmp_path / "left.csv", "Right": tmp_path / "right.parquet"}
     with pytest.raises(BadInput, match=r"right\.parquet cannot be read: it is damaged"):
-        import_events.run(spark, import_events.request(app, app.bind(), named, {}), tmp_path / "w2")
+        importing.run(importing.request(app, app.bind(), named, {}), tmp_path / "w2")
 
 
-@pytest.mark.slow
-def test_damaged_or_empty_import_leaves_nothing(orders, spark, tmp_path):
+def test_damaged_or_empty_import_leaves_nothing(orders, tmp_path):
     whole = csv_of([GOOD | {"name": f"{i:x}" * 40} for i in range(20_000)]).encode()
     cut, empty, out = tmp_path / "cut.csv.gz", tmp_path / "empty.csv", tmp_path / "out" / "w"
     empty.write_text(csv_of([]))
     cut.write_bytes(gzip.compress(whole + np.random.default_rng(1).bytes(1 << 22))[: 1 << 21])
     with pytest.raises(BadInput, match=r"cut\.csv\.gz cannot be read: it is damaged, or its name has the wrong ending"):
-        imported(spark, orders, out, cut)
+        imported(orders, out, cut)
     with pytest.raises(BadInput, match=r"empty\.csv: none of 0 rows is an event of orders$"):
-        imported(spark, orders, out, empty)
+        imported(orders, out, empty)
     assert list(out.parent.iterdir()) == []
     out.mkdir()
     (out / "there").touch()
     with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
-        imported(spark, orders, out, empty)
+        imported(orders, out, empty)

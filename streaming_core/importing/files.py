@@ -1,16 +1,6 @@
-"""Reads a user's files for an import: their kind and columns, and their rows as a Spark table, unchanged.
+"""Reads a user's files for an import: their kind and columns, and their rows, unchanged.
 
-The table has the columns c0, c1, ... in the order of the file, and:
-
-- `_file`: the number of the file among all files of the import;
-- `_row`: the number of the row in the file, from 1;
-- `_line`: the number of the row's first line; null for Parquet;
-- `_raw`: the bytes of the row without its line break; for Parquet, the bytes of a text that is not UTF-8;
-- `_torn`: why the row could not be split into values, or null;
-- l0, l1, ... for columns that hold lists: null for a value that is not a list.
-
-Values are text, except for binary columns of Parquet. One task reads a whole file, so that rows keep their order and
-have numbers. parquet.py reads Parquet, and records.py reads the other kinds. Both explain why Spark does not.
+Values are text, except for binary columns of Parquet. parquet.py reads Parquet, and records.py reads the other kinds.
 """
 
 from __future__ import annotations
@@ -28,26 +18,18 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from jobs import parquet, records
-from jobs.parquet import Rows, is_binary
-from jobs.paths import open_regular, regular_files
-from jobs.records import Record, Value
 from streaming_core.errors import BadInput
+from streaming_core.importing import parquet, records
+from streaming_core.importing.parquet import Rows
+from streaming_core.importing.paths import open_regular, regular_files
+from streaming_core.importing.records import Record, Value
 
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 SUFFIXES = f"{', '.join(KINDS)}; all except .parquet also with .gz or .bz2"
-UNREADABLE = "the file cannot be read: "
-# The size of the batches that a task gives to Spark.
+# Most rows and characters that are read at a time.
 BATCH_ROWS, BATCH_CHARACTERS = 8192, 8 << 20
-_SETTINGS = {
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-}
 
 
 @dataclass(frozen=True)
@@ -173,93 +155,36 @@ def _opened(target: Path, suffix: str) -> Iterator[BinaryIO]:
                 yield file
 
 
-# --- in Spark --------------------------------------------------------------------------------------------------------
+# --- rows ------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def settings(spark: SparkSession) -> Iterator[None]:
-    """Apply _SETTINGS to the session during the block."""
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
-
-
-def rows(spark: SparkSession, files: Files, columns: dict[str, bool], first: int) -> DataFrame:
-    """The rows of all files.
+def rows(files: Files, number: int, names: list[str], needed: Sequence[int], lists: Sequence[int]) -> Iterator[Rows]:
+    """The rows of a file in order.
 
     Args:
-        spark: The session.
         files: The files.
-        columns: The columns that fields need -> whether the column holds lists. Other keys of JSON lines are ignored.
-        first: The number of the first file.
+        number: The number of the file.
+        names: Its columns; for JSON lines, the keys that fields need. Other keys are ignored.
+        needed: Numbers of the columns that fields need.
+        lists: Those of them that hold lists.
+
+    Raises:
+        BadInput: The file is damaged.
     """
-    names = list(columns) if files.columns is None else list(files.columns)
-    types = [pa.binary() if files.columns and is_binary(files.columns[name]) else pa.string() for name in names]
-    lists = [i for i, name in enumerate(names) if columns.get(name)]
-    needed = [i for i, name in enumerate(names) if name in columns]
-    sources = [(target, path.suffix) for path, target in zip(files.paths, files.targets, strict=True)]
-    schema = ", ".join(
-        [
-            "_file int, _row bigint, _line bigint, _raw binary, _torn string",
-            *(f"c{i} {type_}" for i, type_ in enumerate(types)),
-            *(f"l{i} array<string>" for i in lists),
-        ]
-    )
-    kind, separator = files.kind, files.separator
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                target, suffix = sources[number]
-                if kind == "parquet":
-                    read_rows = parquet.read(target, needed, lists, (BATCH_ROWS, BATCH_CHARACTERS))
-                else:
-                    read_rows = _text_rows(target, suffix, kind, separator, names, lists)
-                yield from _batches(first + number, types, lists, read_rows)
-
-    return spark.range(0, len(sources), 1, len(sources)).mapInArrow(read, schema)
-
-
-def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
-    """The column of `rows` with a column of the files; the list column if the field is a list."""
-    names = list(columns) if files.columns is None else list(files.columns)
-    return F.col(f"{'l' if columns[name] else 'c'}{names.index(name)}")
-
-
-def _batches(number: int, types: list[pa.DataType], lists: list[int], read: Iterator[Rows]) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, in a task. For a damaged file, the last row has number 0 and the reason in `_torn`."""
-    before = 0
+    path, target = files.paths[number], files.targets[number]
     try:
-        for rows in read:
-            yield _batch(number, before, lists, rows)
-            before += len(rows.raw)
+        if files.kind == "parquet":
+            yield from parquet.read(target, needed, lists, (BATCH_ROWS, BATCH_CHARACTERS))
+        else:
+            yield from _text_rows(target, path.suffix, files.kind, files.separator, names, lists)
     except (OSError, EOFError, zlib.error, pa.ArrowException, ValueError, OverflowError) as error:
-        text = (error.strerror if isinstance(error, OSError) else None) or str(error).partition("\n")[0]
-        values = [pa.nulls(1, type_) for type_ in types]
-        items = {i: pa.nulls(1, pa.list_(pa.string())) for i in lists}
-        reason = Rows(values, items, pa.nulls(1, pa.binary()), pa.array([UNREADABLE + text]))
-        yield _batch(number, -1, lists, reason)
-
-
-def _batch(number: int, before: int, lists: list[int], rows: Rows) -> pa.RecordBatch:
-    """Rows as a batch for Spark, behind so many earlier rows of the file of this number."""
-    count = len(rows.raw)
-    lines = pa.nulls(count, pa.int64()) if rows.lines is None else rows.lines
-    numbers = [pa.array([number] * count, pa.int32()), pa.array(range(before + 1, before + 1 + count), pa.int64())]
-    names = ["_file", "_row", "_line", "_raw", "_torn", *(f"c{i}" for i in range(len(rows.values)))]
-    items = [rows.items[i] for i in lists]
-    return pa.RecordBatch.from_arrays(
-        [*numbers, lines, rows.raw, rows.reasons, *rows.values, *items], names=[*names, *(f"l{i}" for i in lists)]
-    )
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error).partition("\n")[0]
+        damage = "it is damaged, or its name has the wrong ending"
+        raise BadInput(f"{path} cannot be read: {damage} ({why})") from None
 
 
 def _text_rows(
-    target: Path, suffix: str, kind: str, separator: str, names: list[str], lists: list[int]
+    target: Path, suffix: str, kind: str, separator: str, names: list[str], lists: Sequence[int]
 ) -> Iterator[Rows]:
     """The rows of a file of text."""
     held: list[Record] = []
@@ -279,7 +204,7 @@ def _text_rows(
         yield _rows(held, kind, len(names), lists)
 
 
-def _rows(held: list[Record], kind: str, columns: int, lists: list[int]) -> Rows:
+def _rows(held: list[Record], kind: str, columns: int, lists: Sequence[int]) -> Rows:
     nothing: list[Value] = [None] * columns
     values = [list(column) for column in zip(*(nothing if r.values is None else r.values for r in held), strict=True)]
     items: dict[int, list] = {}
