@@ -1,8 +1,8 @@
 """Run the DAG `streaming_regression` over the matrix `nightly` every night at 02:00 UTC.
 
 The file `dags/matrices/nightly.yaml` defines the matrix. The DAG is off until you switch it on. You can also trigger it
-by hand; it has no form fields. If an application has an import named `nightly`, the night uses that import instead of
-generated events.
+by hand; it has no form fields. If an application `APP` has an import named `nightly-APP`, the night uses that import
+instead of generated events.
 
 ## If the night is red
 

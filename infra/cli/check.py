@@ -7,6 +7,7 @@ so few events say nothing about them.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +19,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra import checkout
 from streaming_core.apps import registry
 from streaming_core.cli.options import Json, Settings, parameters
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import path_of
 from streaming_core.regression.home import Home, new_run_id
-from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.request import IMPORT_NAME, RegressionSpec
 from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, engine_executors_of
 from streaming_core.storage import write_json
 
@@ -32,18 +34,27 @@ if TYPE_CHECKING:
 
 # So that the events are split between threads and batches in many ways.
 THREADS, BATCHES = [1, 2, 3], [16]
+IMPORT = "data"  # the name of the import in the temporary folder
 SHOWN = 10  # red cells that are printed with their reasons
 
 
 def check(
     name: Annotated[str, typer.Argument(metavar="APP", help="Application id. `streaming-core apps` lists them.")],
     events: Annotated[int, typer.Option(min=1, metavar="N", help="Number of events to generate.")] = 2000,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="[STREAM=]FILE|NAME",
+            help="Run on files of your own instead, or on the import of this name. Repeat it for more files.",
+        ),
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> int:
     """Check an application in about half a minute, on few events.
 
-    The command generates events, runs both oracles, and runs the
+    The command generates events, or takes yours from --data. It runs both oracles, and runs the
     application on 1, 2 and 3 threads with every executor that fits it. It
     compares each result and checks the invariants. It keeps no files and
     measures no speed. It exits with 1 unless every cell is equal.
@@ -51,6 +62,7 @@ def check(
     Examples:
         lockstep check wc
         lockstep check gs --events 500
+        lockstep check wc --data lines.csv
     """
     from jobs import load_metrics, validate_outputs
     from jobs.session import spark_session
@@ -59,15 +71,19 @@ def check(
 
     params = parameters(name, None, settings)
     console = Console(stderr=as_json, highlight=False)
-    regression = _regression(name, events, params)
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,
         ExitStack() as sessions,
         ThreadPoolExecutor(1) as background,  # Spark takes as long to start as all cells take to run
-        console.status("generating events and computing both oracles") as status,
+        console.status("preparing events and computing both oracles") as status,
     ):
-        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check")))
         home, run_id = Home(folder), new_run_id()
+        about, source = ("generator", f"{events:,} events, the same if generated twice"), {}
+        if data:
+            events, source = _import(home, name, params, data), {name: IMPORT}
+            about = "data", f"{events:,} events of {', '.join(data)}"
+        regression = _regression(name, events, params, source)
+        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check")))
         planned = matrix.plan(regression, home, run_id)
         outputs = _prepared(home, run_id, planned["workloads"][0])
         for number, cell in enumerate(planned["cells"], 1):
@@ -80,14 +96,27 @@ def check(
     invariants = list(registry.load(name).holds("total", params))
     if as_json:
         cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
-        about = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
-        print(json.dumps(about | {"green": run.green, "sentence": run.sentence, "cells": cells}, indent=1))
+        result = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
+        print(json.dumps(result | {"green": run.green, "sentence": run.sentence, "cells": cells}, indent=1))
     else:
-        _show(console, run, f"{events:,} events, the same if generated twice", outputs, invariants)
+        _show(console, run, about, outputs, invariants)
     return 0 if run.green else 1
 
 
-def _regression(name: str, events: int, params: dict[str, Any]) -> RegressionSpec:
+def _import(home: Home, name: str, params: dict[str, Any], data: list[str]) -> int:
+    """Make an import of a user's files or of one of the user's imports; returns the number of its events."""
+    from streaming_core.data import workload
+    from streaming_core.importing import events, form
+
+    out = home.imported(IMPORT)
+    if len(data) == 1 and IMPORT_NAME.fullmatch(data[0]) and (kept := checkout.home().imported(data[0])).is_dir():
+        shutil.copytree(kept, out)
+    else:
+        events.run(form.request(form.Form(name, data, params=params, tolerance=None)), out)
+    return workload.read_manifest(out)["events"]
+
+
+def _regression(name: str, events: int, params: dict[str, Any], data: dict[str, str]) -> RegressionSpec:
     """The request for every way that fits an application."""
     app = registry.load(name)
     if path_of(app.file).is_file():  # only then, because Great Expectations takes seconds to import
@@ -100,7 +129,7 @@ def _regression(name: str, events: int, params: dict[str, Any]) -> RegressionSpe
     request |= {"threads": THREADS, "batches": BATCHES, "schemes": ["all"], "plans": ["all"], "params": {name: params}}
     if app.unordered:
         request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
-    return RegressionSpec.parse(request | {"events": events, "repetitions": 1, "seconds": 0})
+    return RegressionSpec.parse(request | {"events": events, "data": data, "repetitions": 1, "seconds": 0})
 
 
 def _untried(regression: RegressionSpec) -> Iterator[str]:
@@ -115,13 +144,17 @@ def _untried(regression: RegressionSpec) -> Iterator[str]:
 
 
 def _prepared(home: Home, run_id: str, entry: dict) -> int:
-    """Generate the workload and compute its oracle twice, interpreted and compiled; returns the number of outputs."""
+    """Make the workload and compute its oracle twice, interpreted and compiled; returns the number of outputs."""
+    from jobs.prepare_workloads import take
     from streaming_core.data import workload
     from streaming_core.oracle import oracle
     from streaming_core.run.comparison import diff
 
     app, folder = entry["app"], home.workload(entry["app"], entry["address"])
-    workload.write(app, entry["params"], entry["events"], entry["seed"], folder)
+    if entry.get("data"):
+        take(home.imported(IMPORT), folder, entry)
+    else:
+        workload.write(app, entry["params"], entry["events"], entry["seed"], folder)
     address = oracle.address(workload.read_manifest(folder))
     kept, compiled = home.oracle(app, address), home.root / "compiled"
     manifests = [oracle.run(folder, kept, "interpreted"), oracle.run(folder, compiled, "compiled")]
@@ -146,14 +179,14 @@ def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
         write_json(attempt / "exit.json", {"exit_code": 1, "error": str(error)})
 
 
-def _show(console: Console, run: Run, generated: str, outputs: int, invariants: list[str]) -> None:
+def _show(console: Console, run: Run, events: tuple[str, str], outputs: int, invariants: list[str]) -> None:
     from infra.cli.summary import STYLES
     from reports.pages import MARKS
     from streaming_core.regression.matrix import omissions
 
     names = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
     for title, text in (
-        ("generator", generated),
+        events,
         ("oracles", f"{outputs:,} outputs; the interpreted and the compiled oracle agree"),
         ("invariants", names),
     ):

@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from streaming_core.cli.options import Json, numbers
 from streaming_core.data.comparison import shown
+from streaming_core.errors import BadInput
 from streaming_core.run.way import MAX_THREADS
 
 if TYPE_CHECKING:
@@ -45,6 +47,14 @@ def conformance(
     threads: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Numbers of worker threads. Default: 1,3.")
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="[STREAM=]FILE",
+            help="Make the workloads from events of your own instead of generated ones. Needs --applications with one.",
+        ),
+    ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
@@ -63,6 +73,7 @@ def conformance(
         lockstep conformance --engine polars --threads 2 --keep wrong
     """
     from streaming_core.conformance import suite
+    from streaming_core.importing import form
 
     chosen, kinds = ([*dict.fromkeys(text.split(",") if text else [])] for text in (applications, workloads))
     counts = [*dict.fromkeys(numbers("--threads", threads, (1, MAX_THREADS)))] if threads else []
@@ -71,9 +82,12 @@ def conformance(
     def say(line: str) -> None:
         progress.print(line, style="dim", soft_wrap=True, markup=False)
 
-    with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary:
+    if data and len(chosen) != 1:
+        raise BadInput("--data belongs to one application: name it with --applications")
+    with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary, ExitStack() as stack:
         folder = keep or Path(temporary)
-        report = suite.run(engine, folder, chosen, kinds, counts, keep is not None, say=say)
+        source = stack.enter_context(form.workload_of(chosen[0], {}, None, data)) if data else None
+        report = suite.run(engine, folder, chosen, kinds, counts, keep is not None, say=say, source=source)
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
     else:

@@ -46,13 +46,16 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 
 
 def _faults(run: Run) -> Iterator[Text]:
-    """A line per red cell, failed stage and omitted cell."""
+    """A line per red cell, failed stage, omitted cell, and application that dropped late rows."""
     for cell in run.faulty_cells:
         yield Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red")
     for stage, error in run.failures.items():
         yield Text(f"{stage.label} failed: {error}", "red")
     for line in omissions(run.plan):
         yield Text(f"left out   {line}", "dim")
+    late = {(cell.spec.app, row.get("dropped_late")) for cell in run.cells for row in cell.samples}
+    for app, rows in sorted((app, rows) for app, rows in late if rows):
+        yield Text(f"too late   {app}: {rows:,} row{'s' * (rows > 1)} came too late for every window", "yellow")
 
 
 def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:

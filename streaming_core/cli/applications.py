@@ -184,9 +184,9 @@ def generate(
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the application and of its file.")],
 ) -> None:
-    """Write a new application that works, and a test of it.
+    """Write a new application that works, with a file of events and a test.
 
-    Change the two files into your own application. The command prints their paths.
+    Change the files into your own application. The command prints their paths.
     """
     from streaming_core.cli.new import new
 

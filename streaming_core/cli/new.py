@@ -1,4 +1,4 @@
-"""Write a new application: a small one that works, with a test, as the start of your own."""
+"""Write a new application: a small one that works, with data and a test, as the start of your own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TESTS = APPS.parents[1] / "tests" / "streaming_core" / "apps"
 
 
 def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
-    """Write the application `name` and, in a checkout, its test.
+    """Write the application `name`, a file of events and, in a checkout, its test.
 
     Returns:
         The paths of the files.
@@ -25,7 +25,7 @@ def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
         CommandFailed: The disk is full, or fails.
     """
     check_name("application", name, {"registry", registry.ALL})
-    templates = {apps / f"{name}.py": "application.template"}
+    templates = {apps / f"{name}.py": "application.template", apps / f"{name}.csv": "data.template"}
     if tests.is_dir():
         templates[tests / f"test_{name}.py"] = "test.template"
     return write_files({path: (HERE / template).read_text() for path, template in templates.items()}, name)

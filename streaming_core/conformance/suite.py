@@ -122,6 +122,7 @@ def run(
     keep: bool = False,
     seconds: float = SECONDS,
     say: Say = lambda line: None,
+    source: Path | None = None,
 ) -> Report:
     """Run an engine's applications over adversarial workloads.
 
@@ -134,10 +135,11 @@ def run(
         keep: Whether the files of workloads that differ stay in `folder`.
         seconds: The time for the search for the event that causes a difference, for each workload.
         say: Receives a line about each workload.
+        source: A workload or an import, whose events replace those of the generator of the one application.
 
     Raises:
         BadInput: The engine, an application or a workload is unknown, the engine is not installed, or `folder` is not
-            empty.
+            empty. An application has neither a generator nor a source.
         CommandFailed: The disk is full, or fails.
     """
     apps, most = _applications(engine, applications)
@@ -148,7 +150,10 @@ def run(
         raise BadInput(f"{folder} is not empty; choose a new folder")
     report = Report(engine)
     for app in apps:
-        for case in cases(app, workloads):
+        if not applications and not app.has_generator:
+            report.left_out.append((app.name, "all", "it has no generator"))
+            continue
+        for case in cases(app, workloads, source):
             if isinstance(case, tuple):
                 report.left_out.append((app.name, *case))
                 continue

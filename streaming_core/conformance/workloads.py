@@ -91,7 +91,7 @@ class Unfit(Exception):
 
 
 class Material:
-    """Events of an application's generator under some parameters, and the declarations about them.
+    """Events of an application's generator, or of a user, under some parameters, and the declarations about them.
 
     Attributes:
         app: The application.
@@ -99,10 +99,13 @@ class Material:
         rows: The events as dicts, without `seq`.
     """
 
-    def __init__(self, app: App, params: dict[str, Any], events: int):
+    def __init__(self, app: App, params: dict[str, Any], events: int, source: Path | None = None):
         self.app = app
         self.params = app.bind(params)
-        table = workload.generate_chunk(app, self.params, events, SEED, 0, events)
+        if source is not None:
+            table = next(workload.read(source, app, self.params).blocks(events))
+        else:
+            table = workload.generate_chunk(app, self.params, events, SEED, 0, events)
         self.rows: list[Row] = table.drop_columns(["seq"]).to_pylist()
         if app.streams is not None:
             for row in self.rows:
@@ -405,12 +408,13 @@ KINDS: dict[str, Kind] = {
 # --- workloads of an application -------------------------------------------------------------------------------------
 
 
-def cases(app: App, names: Iterable[str] = ()) -> Iterator[Case | tuple[str, str]]:
+def cases(app: App, names: Iterable[str] = (), source: Path | None = None) -> Iterator[Case | tuple[str, str]]:
     """The adversarial workloads of an application; the name and the reason of each that there is not.
 
     Args:
         app: The application.
         names: The kinds to make; all if empty.
+        source: A workload or an import, whose events replace those of the generator.
 
     Raises:
         BadInput: There is no kind of such a name, or the generator fails.
@@ -419,17 +423,17 @@ def cases(app: App, names: Iterable[str] = ()) -> Iterator[Case | tuple[str, str
     for name in chosen:
         if name not in KINDS:
             raise BadInput(unknown("workload", name, KINDS))
-    plain = Material(app, {}, EVENTS)
+    plain = Material(app, {}, EVENTS, source)
     for name in chosen:
         try:
-            yield _case(app, name, KINDS[name], plain)
+            yield _case(app, name, KINDS[name], plain, source)
         except (Unfit, BadInput, RunFailed) as error:
             yield name, str(error)
 
 
-def _case(app: App, name: str, kind: Kind, plain: Material) -> Case:
+def _case(app: App, name: str, kind: Kind, plain: Material, source: Path | None) -> Case:
     params = kind.params(app)
-    material = Material(app, params, kind.size) if params or kind.size != EVENTS else plain
+    material = Material(app, params, kind.size, source) if params or kind.size != EVENTS else plain
     rows = kind.make(material)
     events = accepted(app, material.params, material.table(rows))
     if rows and not events.num_rows:

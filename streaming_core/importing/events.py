@@ -172,8 +172,8 @@ def _missing(app: App, stream: Stream, field: str, column: str) -> str:
     columns = list(sources.columns or ())
     whose = f"{app.name}'s events" if stream.name is None else f"{app.name}'s stream {stream.name}"
     fault = f"{sources.names[0]} has no column {column!r} for the field {field} ({_kind(kind)}) of {whose}"
-    if sources.kind == "csv" and any(re.fullmatch(r"[+-]?\d+(\.\d+)?", name.strip()) for name in columns):
-        return f"{fault}; the first line must contain the column names, but looks like a row: {_few(columns)}"
+    if sources.kind == "csv" and files.looks_like_row(columns):
+        return f"{fault}; {files.NO_NAMES}: {_few(columns)}"
     similar = difflib.get_close_matches(column.lower(), [name.lower() for name in columns], 1)
     suggestion = next((name for name in columns if similar and name.lower() == similar[0]), "COLUMN")
     if sources.kind == "csv" and len(columns) == 1 and re.search(r"[;\t|]", columns[0]):

@@ -9,8 +9,9 @@ import bz2
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from streaming_core.importing.records import Record, Value
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 SUFFIXES = f"{', '.join(KINDS)}; all except .parquet also with .gz or .bz2"
+NO_NAMES = "the first line must contain the column names, but looks like a row"
 # Most rows and characters that are read at a time.
 BATCH_ROWS, BATCH_CHARACTERS = 8192, 8 << 20
 
@@ -131,8 +133,15 @@ def _columns(path: Path, target: Path, kind: str, separator: str) -> dict[str, p
         raise BadInput(f"{path} cannot be read: {str(error).strip().partition(chr(10))[0]}") from None
     names = [name for name, _ in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
+        if kind == "csv" and looks_like_row(names):
+            raise BadInput(f"{path}: {NO_NAMES}: {', '.join(names)}")
         raise BadInput(f"{path} has two columns named {twice!r}: rename one")
     return dict(columns)
+
+
+def looks_like_row(names: Iterable[str]) -> bool:
+    """Whether the first line of a CSV file has values instead of names."""
+    return any(re.fullmatch(r"[+-]?\d+(\.\d+)?", name.strip()) for name in names)
 
 
 def _start(target: Path, suffix: str) -> str:

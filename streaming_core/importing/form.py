@@ -127,7 +127,7 @@ def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise BadInput(f"{option} {text!r}: give {form}")
+            raise BadInput(f"{option} {text!r}: write {form}")
         if name in values:
             raise BadInput(f"{option} {text!r}: {name} already has the value {values[name]!r}")
         values[name] = value

@@ -190,9 +190,14 @@ class App:
         self.check_generator()
         return self._generators
 
+    @property
+    def has_generator(self) -> bool:
+        """Whether the application has a generator. Without one, it runs only on events of a user."""
+        return bool(self._generators)
+
     def check_generator(self) -> None:
-        """Raise BadInput if the application has no generator, so that it can run only on a user's own data."""
-        if not self._generators:
+        """Raise BadInput if the application has no generator."""
+        if not self.has_generator:
             raise BadInput(
                 f"app {self.name} has no generator: give it events of your own with --data, or declare @app.generates"
             )

@@ -12,14 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 from dags.lib import import_form
 from dags.lib.form import regression_params
-from jobs import fitting
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.regression.project import PREFIX, named
+from streaming_core.regression.project import named
 from tests.dags.test_plan import OTHERS, PAGE
 
-OPTIONAL = dict.fromkeys(("files", "streams", "map", "unit", "separator", "params"))
-FORM = OPTIONAL | {"tolerance": 0.0, "spark": named("spark_default")}
+OPTIONAL = dict.fromkeys(("files", "map", "separator", "params"))
+FORM = OPTIONAL | {"tolerance": 0.0}
 
 
 @pytest.fixture
@@ -52,7 +51,6 @@ def test_form_describes_every_field_and_offers_all_applications(inbox):
     params = import_form.import_params()
     assert {"application", "name", *FORM} == set(params)
     assert sorted(params["application"].schema["enum"]) == registry.names()
-    assert import_form.UNITS == fitting.UNITS
     assert str(inbox) in params["files"].description
     for name, param in params.items():
         assert param.schema["title"], name
@@ -62,7 +60,7 @@ def test_form_describes_every_field_and_offers_all_applications(inbox):
 
 
 INVALID = [("application", "nosuch"), ("name", "../mine"), ("name", "a" * 62), ("files", "a.csv")]
-INVALID += [("streams", [1]), ("unit", "min"), ("tolerance", 1.1), ("params", [])]
+INVALID += [("files", [1]), ("tolerance", 1.1), ("params", [])]
 
 
 @pytest.mark.parametrize(("name", "value"), INVALID)
@@ -86,9 +84,9 @@ def test_paths_and_links_outside_the_roots_and_fifos_are_refused_in_one_line(inb
         ("nosuch.csv", f"{inbox}/nosuch.csv does not exist"),
     ):
         assert refusal(files=["a.csv", path]).startswith(message)
-        assert refusal(application="scalejoin", streams=[f"Left={path}", "Right=a.csv"]).startswith(message)
+        assert refusal(application="scalejoin", files=[f"Left={path}", "Right=a.csv"]).startswith(message)
     assert import_form.check(FORM | {"application": "wc", "name": "mine", "files": [str(inbox / "a.csv"), " "]}) == {
-        "folder": str(inbox.parent / "imported" / "wc" / "mine"),
+        "folder": str(inbox.parent / "imported" / "mine"),
         "files": 1,
     }
 
@@ -100,20 +98,17 @@ def test_setting_adds_another_root(inbox, monkeypatch):
     assert "(/nosuch, " in refusal(files=["/etc/passwd"])
 
 
-def test_inconsistent_request_is_refused_before_spark_starts(inbox):
-    (inbox.parent / "imported" / "wc" / "taken").mkdir(parents=True)
-    (inbox.parent / "imported" / "wc" / "taken" / "there").touch()
+def test_inconsistent_request_is_refused_before_a_row_is_read(inbox):
+    (inbox.parent / "imported" / "taken").mkdir(parents=True)
+    (inbox.parent / "imported" / "taken" / "there").touch()
     for fields, message in (
-        ({}, "give either files, or --stream NAME=PATH for each stream"),
+        ({}, "give the files with the events of wc"),
         ({"files": ["a.csv"], "name": "taken"}, "already exists: choose another name, or remove it first"),
         ({"files": ["a.csv"], "name": "../x"}, "--name '../x': use at most 61 letters"),
         ({"files": ["a.csv"], "application": "nosuch"}, "unknown application 'nosuch'"),
         ({"files": ["a.csv"], "map": ["line=body"]}, "has no column 'body' for the field line"),
         ({"files": ["a.csv"], "params": {"nosuch": 1}}, "nosuch"),
-        ({"files": ["a.csv"], "spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'"),
-        ({"files": ["a.csv"], "spark": named("local")}, f"spark: connection '{PREFIX}local' has the type 'generic'"),
-        ({"streams": ["Left=a.csv"]}, "app wc has one source: give its files without --stream"),
-        ({"application": "scalejoin", "streams": ["Left=a.csv"]}, "stream Right has no file"),
+        ({"application": "scalejoin", "files": ["Left=a.csv"]}, "stream Right has no file"),
     ):
         assert message in refusal(**fields)
 
@@ -121,17 +116,16 @@ def test_inconsistent_request_is_refused_before_spark_starts(inbox):
 def test_hostile_values_are_refused_in_one_line(inbox, tmp_path):
     for pattern in [PAGE, *OTHERS]:
         text = pattern.format(tmp_path)
-        for field in ("files", "streams", "map"):
+        for field in ("files", "map"):
             others = {"files": ["a.csv"]} if field == "map" else {}
             if text.strip():
                 refusal(**others, **{field: [text]})
-        for field in ("application", "name", "unit"):
+        for field in ("application", "name"):
             refusal(**{"files": ["a.csv"], field: text or "-"})
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.slow
-def test_import_of_two_streams_equals_the_generated_events_and_is_offered(inbox, spark, capsys):
+def test_import_of_two_streams_equals_the_generated_events_and_is_offered(inbox, capsys):
     app = registry.load("scalejoin")
     home = inbox.parent
     generated = workload.write(app, {}, 2000, 3, home / "generated")
@@ -140,11 +134,11 @@ def test_import_of_two_streams_equals_the_generated_events_and_is_offered(inbox,
         of_stream = table.filter(pc.equal(table["stream"], number))
         pq.write_table(pa.table({field: of_stream[c] for field, c in columns.items()}), inbox / f"{name}.parquet")
     form = FORM | {"application": "scalejoin", "name": "ours"}
-    form |= {"streams": ["Right=Right.parquet", f"Left={inbox / 'Left.parquet'}"]}
-    assert import_form.check(form) == {"folder": str(home / "imported" / "scalejoin" / "ours"), "files": 2}
-    result = import_form.import_files(form, spark)
+    form |= {"files": ["Right=Right.parquet", f"Left={inbox / 'Left.parquet'}"]}
+    assert import_form.check(form) == {"folder": str(home / "imported" / "ours"), "files": 2}
+    result = import_form.import_files(form)
     assert result == {"data": "scalejoin/ours", "events": 2000, "rows": 2000, "set_aside": 0}
-    assert ": 2,000 events for scalejoin, from 2,000 rows of 2 files" in capsys.readouterr().out
-    manifest = workload.read_manifest(home / "imported" / "scalejoin" / "ours")
+    assert ": 2,000 events of scalejoin, from 2,000 rows of 2 files" in capsys.readouterr().out
+    manifest = workload.read_manifest(home / "imported" / "ours")
     assert manifest["content_digest"] == generated["content_digest"]
     assert regression_params()["data"].schema["examples"] == ["scalejoin/ours"]

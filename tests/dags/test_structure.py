@@ -185,10 +185,11 @@ def test_form_lists_matrices_and_imports(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     assert regression_params()["matrix"].schema["enum"] == [None, "full", "nightly", "numa", "smoke"]
     assert regression_params()["data"].schema["examples"] == []
-    for name in ("wc/tweets", "gs/march", "wc/nightly", "wc/.unfinished"):
+    for name, app in (("tweets", "wc"), ("march", "gs"), ("nightly-wc", "wc"), (".unfinished", "wc")):
         (tmp_path / "imported" / name).mkdir(parents=True)
+        (tmp_path / "imported" / name / "manifest.json").write_text(f'{{"imported": {{"application": "{app}"}}}}')
     data = regression_params()["data"]
-    assert data.schema["examples"] == ["gs/march", "wc/nightly", "wc/tweets"]
+    assert data.schema["examples"] == ["gs/march", "wc/nightly-wc", "wc/tweets"]
     for value in (["wc/tweets", "gs/march"], {"wc": "tweets", "gs": "march"}):
         fields = regression_of({"matrix": None, "data": data.resolve(value)}, {})
         assert RegressionSpec.parse(fields).data == {"wc": "tweets", "gs": "march"}

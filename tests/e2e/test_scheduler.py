@@ -103,8 +103,8 @@ def result(airflow, copied, clicks):
             command, cwd=copied, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE
         )
 
-    done = lockstep("import", "clicks", "clicks.csv", "--name", "nightly")
-    assert "imported/clicks/nightly: 1,000 events for clicks, from 1,000 rows of clicks.csv" in done.stdout, done.stderr
+    done = lockstep("import", "clicks", "clicks.csv", "--name", "nightly-clicks")
+    assert "imported/nightly-clicks: 1,000 events of clicks, from 1,000 rows of clicks.csv" in done.stdout, done.stderr
     done = lockstep("run", "--json", *(word for name, value in OPTIONS.items() for word in (f"--{name}", value)))
     assert done.returncode == 1, done.stderr
     assert f"Airflow is up at {airflow.url}; its scheduler executes the run" in done.stderr

@@ -78,7 +78,7 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
         browser.press("Enter")
         browser.click(airflow.field("Name", "input"))
         browser.type("million")
-        browser.click(airflow.field("Streams", "textarea"))
+        browser.click(airflow.field("Files", "textarea"))
         browser.type("Left=left.parquet\nRight=right.csv")
         airflow.open_section(browser, "How to read")
         browser.wait(SETTLED)
@@ -90,7 +90,7 @@ def test_two_streams_and_a_million_rows_are_imported_from_the_form(airflow, home
     assert ended(airflow, run) == {"check": "success", "import_files": "success"}, log(airflow, run)
     result = airflow.call(f"{run}/taskInstances/import_files/xcomEntries/return_value")["value"]
     assert result == {"data": "scalejoin/million", "events": 2 * ROWS, "rows": 2 * ROWS, "set_aside": 0}
-    events = pa.concat_tables(workload.read(home.imported("scalejoin", "million")).blocks(1 << 20))
+    events = pa.concat_tables(workload.read(home.imported("million"), "scalejoin").blocks(1 << 20))
     assert pc.all(pc.greater_equal(events["ts"][1:], events["ts"][:-1])).as_py()
     for number, table in enumerate((left, right.rename_columns(["ts", *right.column_names[1:]]))):
         imported = events.filter(pc.equal(events["stream"], number)).select(table.column_names)

@@ -176,7 +176,6 @@ def test_mismatched_command_leaves_the_folder_to_the_next_one(session, source, t
         (["nope", "--source", "in"], "nope"),
         (["scalejoin", "--source", "in"], "has several streams"),
         (["wc", "--source", "in", "--map", "word=x"], "have no field 'word'"),
-        (["wc", "--source", "in", "--unit", "h"], "--unit must be one of"),
         (["auto.json", "--source", "in"], "not plan auto"),
         (["wc", "--source", "in", "--executor", "spark"], "runs only in a regression"),
         (["wc", "--source", "in", "--until-idle", "-1"], "--until-idle"),
@@ -204,7 +203,7 @@ def test_silent_broker_is_refused(monkeypatch, tmp_path, capsys):
 
 def test_folder_of_another_run_is_refused(tmp_path, source, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    other = live.source_of(registry.load("wc"), {}, str(source), mapping={"line": "text"}, unit=None, separator=None)
+    other = live.source_of(registry.load("wc"), {}, str(source), mapping={"line": "text"}, separator=None)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / live_run.REQUEST).write_text(json.dumps(other.about()))
     (tmp_path / "used").mkdir()

@@ -130,7 +130,7 @@ def test_cell_on_imported_events_is_reproduced_from_the_import(home):
     changed = replace(run, plan=run.plan | {"workloads": workloads})
     page = Outline(Pages(History(home)).cell(changed, replace(cell, facts=cell.facts | {"seed": None})))
     assert "streaming-core generate" not in page.text
-    assert f"oracle sl --input {home.imported('sl', 'mine')} --out" in page.text
+    assert f"oracle sl --input {home.imported('mine')} --out" in page.text
     assert "100,000, imported" in page.text
 
 

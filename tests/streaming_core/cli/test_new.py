@@ -19,15 +19,15 @@ def python_block(page):
 def test_a_new_application_equals_the_one_in_the_docs(tmp_path):
     (tmp_path / "tests").mkdir()
     files = new("mine", tmp_path, tmp_path / "tests")
-    assert files == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
+    assert files == [tmp_path / "mine.py", tmp_path / "mine.csv", tmp_path / "tests" / "test_mine.py"]
     assert files[0].read_text() == python_block("docs/how-to/write-an-application.md")
     assert python_block("README.md") in files[0].read_text()
-    assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py"]
+    assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py", tmp_path / "alone.csv"]
 
 
 def test_a_new_application_loads_and_its_own_test_passes(package, tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
-    _, test = new("mine", package, tmp_path / "tests")
+    _, _, test = new("mine", package, tmp_path / "tests")
     space = {}
     exec(compile(test.read_text(), str(test), "exec"), space)
     tests = [value for name, value in space.items() if name.startswith("test_")]

@@ -15,7 +15,7 @@ ELSEWHERE = [
 PLACES = {
     "workload": lambda home, name: home.workload("wc", name),
     "workload of": lambda home, name: home.workload(name, "address"),
-    "import": lambda home, name: home.imported("wc", name),
+    "import": lambda home, name: home.imported(name),
     "oracle": lambda home, name: home.oracle("wc", name),
     "oracle of": lambda home, name: home.oracle(name, "address"),
     "run": lambda home, name: home.run(name),

@@ -76,9 +76,9 @@ def test_all_stands_for_every_executor_and_every_strategy():
 
 
 def test_a_matrix_runs_on_its_imports(home):
-    home.imported("wc", "nightly").mkdir(parents=True)
-    home.imported("sl", "other").mkdir(parents=True)
-    assert matrices.request(MATRICES, home, {}, "nightly").regression.data == {"wc": "nightly"}
+    home.imported("nightly-wc").mkdir(parents=True)
+    home.imported("other-sl").mkdir(parents=True)
+    assert matrices.request(MATRICES, home, {}, "nightly").regression.data == {"wc": "nightly-wc"}
     assert matrices.request(MATRICES, home, {"data": {}}, "nightly").regression.data == {}
     assert matrices.request(MATRICES, home, {}, "smoke").regression.data == {}
     assert matrices.request(MATRICES, home, {"applications": ["all"]}).regression.data == {}
