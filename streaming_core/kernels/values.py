@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 
 from llvmlite import ir
@@ -255,25 +256,46 @@ def _text_length(typingctx, text):
     return types.int64(text), codegen
 
 
-def _counted(builder, index, length):
-    """Return a position from the start: a negative one counts from the end."""
-    negative = builder.icmp_signed("<", index, code.i64(0))
-    return builder.select(negative, builder.add(index, length), index)
+def _rarely(builder, condition, usual, otherwise):
+    """Return `usual`, or what `otherwise()` returns if a condition holds, for which a kernel expects not to jump."""
+    before = builder.basic_block
+    with builder.if_then(condition, likely=False):
+        values = otherwise()
+        rare = builder.basic_block
+    chosen = []
+    for value, other in zip(usual, values, strict=True):
+        chosen.append(builder.phi(value.type))
+        chosen[-1].add_incoming(value, before)
+        chosen[-1].add_incoming(other, rare)
+    return chosen
 
 
-def _clamped(builder, bound, length):
-    """Return a bound of a slice within a text."""
-    bound = _counted(builder, bound, length)
-    bound = builder.select(builder.icmp_signed("<", bound, code.i64(0)), code.i64(0), bound)
-    return builder.select(builder.icmp_signed("<", bound, length), bound, length)
+def _from_start(builder, bounds, length):
+    """Return bounds that are not negative: a negative one counts from the end."""
+
+    def counted():
+        for bound in bounds:
+            negative = builder.icmp_signed("<", bound, code.i64(0))
+            from_end = builder.add(bound, length)
+            from_end = builder.select(builder.icmp_signed("<", from_end, code.i64(0)), code.i64(0), from_end)
+            yield builder.select(negative, from_end, bound)
+
+    signs = functools.reduce(builder.or_, bounds)
+    return _rarely(builder, builder.icmp_signed("<", signs, code.i64(0)), bounds, lambda: list(counted()))
 
 
 @intrinsic
 def _text_byte(typingctx, text, index):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(text)(context, builder, args[0])
-        index = _counted(builder, context.cast(builder, args[1], signature.args[1], types.int64), held.length)
-        code.checked_index(context, builder, index, held.length, "text")
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+
+        def counted():
+            negative = builder.icmp_signed("<", index, code.i64(0))
+            from_end = builder.select(negative, builder.add(index, held.length), index)
+            return [code.checked_index(context, builder, from_end, held.length, "text")]
+
+        [index] = _rarely(builder, builder.icmp_unsigned(">=", index, held.length), [index], counted)
         return builder.zext(code.load(builder, held.address, index, code.I8), code.I64)
 
     return types.int64(text, index), codegen
@@ -285,8 +307,10 @@ def text_slice(typingctx, text, low, high):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(text)(context, builder, args[0])
-        low = _clamped(builder, context.cast(builder, args[1], signature.args[1], types.int64), held.length)
-        high = _clamped(builder, context.cast(builder, args[2], signature.args[2], types.int64), held.length)
+        low, high = (context.cast(builder, args[i], signature.args[i], types.int64) for i in (1, 2))
+        low, high = _from_start(builder, [low, high], held.length)
+        low = builder.select(builder.icmp_signed("<", low, held.length), low, held.length)
+        high = builder.select(builder.icmp_signed("<", high, held.length), high, held.length)
         high = builder.select(builder.icmp_signed("<", high, low), low, high)
         part = cgutils.create_struct_proxy(text)(context, builder)
         part.address = code.at(builder, held.address, low)
@@ -307,8 +331,8 @@ def text_find(typingctx, text, byte, start):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
         byte = context.cast(builder, args[1], signature.args[1], types.int64)
-        start = _counted(builder, context.cast(builder, args[2], signature.args[2], types.int64), held.length)
-        start = builder.select(builder.icmp_signed("<", start, code.i64(0)), code.i64(0), start)
+        start = context.cast(builder, args[2], signature.args[2], types.int64)
+        [start] = _from_start(builder, [start], held.length)
         strange = builder.icmp_unsigned(">", byte, code.i64(255))
         code.raise_if(context, builder, strange, ValueError, "text: a byte lies in 0..255")
         vector = ir.VectorType(code.I8, _LANES)
