@@ -37,10 +37,11 @@ def commands(run: Run, cell: Cell, report: dict[str, Any]) -> list[str]:
     # No generator makes imported events: they are in the folder of the import.
     if name := planned.get("data"):
         workload, generate = _Expanded(shlex.quote(str(run.home.imported(name)))), []
+    own = settings if name else []  # a generated workload has its parameters, an import has none
     steps = [
         *generate,
-        ["oracle", spec.app, "--input", workload, "--out", oracle, *settings],
-        ["run", spec.app, "--input", workload, "--out", output, *options, *settings],
+        ["oracle", spec.app, "--input", workload, "--out", oracle, *own],
+        ["run", spec.app, "--input", workload, "--out", output, *options, *own],
         ["diff", output, oracle],
     ]
     shell = [_shell("streaming-core", words) for words in steps]
