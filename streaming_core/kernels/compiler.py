@@ -160,7 +160,8 @@ def compile_window_kernels(work: Work) -> None:
         if what != "keys":
             event = work.records[work.operator.streams[int(stream)]] if stream else None
             output = work.output if role != "slide" else None
-            work.kernels[role] = windows.window_kernel(function, event, key, states, output, window.kind == "session")
+            start = (window.kind == "session", window.most is not None)
+            work.kernels[role] = windows.window_kernel(function, event, key, states, output, *start)
 
 
 STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {

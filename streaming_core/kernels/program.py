@@ -198,6 +198,7 @@ class Program:
                 "size": bounds.size,
                 "delay": bounds.delay,
                 "idle": bounds.idle,
+                "most": bounds.most,
                 "every": bounds.every,
                 "bag": not bounds.is_set,
                 "growing": [

@@ -110,11 +110,13 @@ def window_kernel(
     states: list[Resolved],
     output: Resolved | None,
     is_session: bool,
+    has_fixed_start: bool,
 ) -> bytes:
     """Compile `function(row, window, *states, out)` over windows.
 
     Without an event, the function has no row and is about expired windows; without an output, about windows that slid.
-    A session has its start before its entry, and `start` is that of the window of its latest row.
+    A session has its start before its entry, and `start` is that of the window of its latest row. An earlier row moves
+    its start, unless it is fixed.
     """
     operands, before, begin = ["make_window(entry, begin, start + span)"], "0", "start"
     if is_session:
@@ -127,7 +129,7 @@ def window_kernel(
         namespace["make_row"] = entry.row_maker(event, True)
         operands.insert(0, "make_row(address, text, 0)")
         before = "load_word(rows, i * 8)"
-        if is_session:
+        if is_session and not has_fixed_start:
             begin = "earlier(entry, make_row(address, text, 0))"
             namespace["earlier"] = _earlier
     for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):

@@ -42,13 +42,14 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Extent:
-    """Where windows over event time begin and end: the kind, advance and size of language/window.py."""
+    """Where windows over event time begin and end: the kind, advance, size and most of language/window.py."""
 
     WORDS: ClassVar[str] = 'tumbling("1m"), sliding("1h", every="5m"), rolling("1h"), session("30s")'
 
     advance: int | str
     size: int | str
     kind: str = "multi"
+    most: int | str | None = None
 
 
 @declares
@@ -73,9 +74,12 @@ def rolling(size: int | str, every: int | str = 1) -> Extent:
 
 
 @declares
-def session(gap: int | str) -> Extent:
-    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`."""
-    return Extent(1, gap, "session")
+def session(gap: int | str, most: int | str | None = None) -> Extent:
+    """A window for each burst of rows of a key: it ends once the key has had no row for `gap`.
+
+    With `most`, at least `gap`, it also ends so long after its first row. A later row begins the next one.
+    """
+    return Extent(1, gap, "session", most)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` o
    called. A `multi` window then ends. A `single` window advances, and `slide` is called. It ends once no row of its key
    lies in it any more.
    Each burst of rows of a key has a `session`. It begins at the earliest `ts` of these rows, and ends at the latest
-   `ts` plus `size`, the gap. It expires like other windows, and then ends.
+   `ts` plus `size`, the gap. It expires like other windows, and then ends. With `most`, it begins at the `ts` of its
+   first row, whatever the `ts` of later ones, and ends at most so long after it.
 3. `update` is called for the row's open windows, ascending in l. Within a window, it is called for the row's keys in
    the order in which the row added them. Of `single` windows, only the earliest open one counts. A row without any
    open window is late: it is dropped and counted. A row joins the open session of its key, or begins one; it is late if
@@ -54,6 +55,7 @@ class Window:
         streams: For each input of the operator, the number of its stream.
         states: One record for each stream, or the only one.
         is_observed: Whether a function runs when a window has expired.
+        most: The greatest length of a session, in units of `ts`; None: any.
     """
 
     kind: str
@@ -68,6 +70,7 @@ class Window:
     streams: tuple[int, ...]
     states: tuple[Record, ...]
     is_observed: bool
+    most: int | str | None = None
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
         """Return the numbers of the declaration under these parameters.
@@ -79,6 +82,7 @@ class Window:
         size = _number(operator, "gap" if self.kind == "session" else "size", self.size, params, 1)
         if advance > size:
             raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
+        most = None if self.most is None else _number(operator, "most", self.most, params, size)
         is_multi = self.kind == "multi"
         delay = _number(operator, "delay", self.delay, params, 0, MOST if is_multi else MOST - size)
         if not is_multi:
@@ -103,7 +107,7 @@ class Window:
                 f"operator {operator}: window: {unknown('multiplicity', multiplicity, MULTIPLICITIES)}, "
                 "or a parameter with one of these values"
             )
-        return Bounds(advance, size, delay, idle, every, multiplicity == "set")
+        return Bounds(advance, size, delay, idle, every, multiplicity == "set", most)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ class Bounds:
     idle: int | None
     every: int | None
     is_set: bool
+    most: int | None
 
 
 def _number(operator: str, name: str, declared: int | str, params: dict[str, Any], least: int, most: int = MOST) -> int:

@@ -138,7 +138,7 @@ class Windows:
                 "_result(window, state, out)", f"for i in range(len(state.rows)):\n        out.emit({emitted})"
             ),
         }
-        waiting = replace(self, keys=Keys(record=key, functions=(functions["keys_0"],)))
+        waiting = replace(self, extent=replace(self.extent, most=None), keys=Keys(record=key, functions=(functions["keys_0"],)))
         return waiting.added(name, functions, (state,), stream._record)
 
     def added(self, name: str, functions: dict[str, Callable], states: tuple[Record, ...], output: Record) -> Any:
@@ -166,6 +166,7 @@ class Windows:
             tuple(i for i, stream in enumerate(self.streams) for _ in stream._operators),
             states,
             not functions.keys().isdisjoint(("result", "slide")),
+            None if self.extent.most is None else in_units(self.extent.most, app),
         )
         inputs = [operator for stream in self.streams for operator in stream._operators]
         return app._add(Operator("windowed", name, inputs, output, functions, window=window))

@@ -100,7 +100,8 @@ class Windowing(Dataflow):
             record = f"({record}, {record})"
         keys = [one if len(streams) == 1 else two]
         extent = {"multi": "sliding", "single": "rolling"}.get(kind)
-        windows = [f"{extent}({size}, every={advance})" if extent else f"session({size})"]
+        most = f", most={size + r.choice((0, 1, 2 * size, 50))}" if r.random() < 0.5 else ""
+        windows = [f"{extent}({size}, every={advance})" if extent else f"session({size}{most})"]
         functions = [f"state={record}", f"update={update}"]
         if kind == "multi":
             idle = r.choice((None, None, 0, 5, 100)) if len(streams) > 1 else None

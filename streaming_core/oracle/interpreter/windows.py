@@ -298,8 +298,12 @@ class Sessions(Windowed):
         if key not in self.sets:
             self.sets[key] = super().find(key, number, ts)
         key_set = self.sets[key]
-        key_set.last = max(key_set.last, ts)
-        key_set.window.start, key_set.window.end = min(key_set.window.start, ts), self.end(key_set.last)
+        window, most = key_set.window, self.bounds.most
+        if most is None:
+            key_set.last, window.start = max(key_set.last, ts), min(window.start, ts)
+        else:
+            key_set.last = min(max(key_set.last, ts), window.start + most - self.bounds.size)
+        window.end = self.end(key_set.last)
         return key_set
 
     def expired(self, key: tuple, key_set: _Set) -> None:

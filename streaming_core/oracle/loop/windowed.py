@@ -336,7 +336,7 @@ def {name}:
         if window.kind == "multi":
             body = self._update_multi(meets)
         elif window.kind == "session":
-            body = self._update_session(meets)
+            body = self._update_session(meets, program.windows[operator].most)
         else:
             body = self._update_single(meets, is_unobserved)
         self._print(
@@ -381,8 +381,13 @@ def _take_$i_{stream}(_ctx, _row):
                     _pane_append(_pane, _entry)
                 {meets}"""
 
-    def _update_session(self, meets: str) -> str:
+    def _update_session(self, meets: str, most: int | None) -> str:
         """Return the lines that update, or begin, the session of each key of a row."""
+        last, start = f"max(_get(_entry + {layout.E_LAST}), _ts)", f"_get(_entry + {layout.E_START})"
+        if most is None:
+            start = f"min({start}, _ts)"
+        else:
+            last = f"min({last}, {start} + {most} - _size)"
         return f"""
     for _j in range(_n):
         _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
@@ -393,8 +398,8 @@ def _take_$i_{stream}(_ctx, _row):
             _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _ts)
             _put(_entry + {layout.E_LAST}, _ts)
             _session_begin(_w, _entry)
-        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
-        _put(_entry + {layout.E_START}, min(_get(_entry + {layout.E_START}), _ts))
+        _put(_entry + {layout.E_LAST}, {last})
+        _put(_entry + {layout.E_START}, {start})
         _put(_entry + {layout.E_END}, _get(_entry + {layout.E_LAST}) + _size)
         {meets}"""
 

@@ -87,7 +87,7 @@ def clicks(rng, streams, gap, delay):
     }  # fmt: skip
 
 
-def sessions(rows, gap, delay):
+def sessions(rows, gap, delay, most):
     """The rows of each session, and the events of late rows."""
     highest, late, by_user = -MOST, [], {}
     for row in rows:
@@ -99,16 +99,23 @@ def sessions(rows, gap, delay):
     bursts = []
     for taken in by_user.values():
         taken.sort(key=lambda row: row["ts"])
-        steps = [i for i in range(1, len(taken)) if taken[i]["ts"] - taken[i - 1]["ts"] >= gap]
-        bursts += [taken[start:stop] for start, stop in itertools.pairwise([0, *steps, len(taken)])]
+        steps = [0]
+        for i in range(1, len(taken)):
+            ts, first = taken[i]["ts"], taken[steps[-1]]["ts"]
+            if ts - taken[i - 1]["ts"] >= gap or (most is not None and ts - first >= most):
+                steps.append(i)
+        bursts += [taken[start:stop] for start, stop in itertools.pairwise([*steps, len(taken)])]
     return bursts, late
 
 
-@pytest.mark.parametrize(("gap", "delay"), some([(30, 1), (5, 10), (2, 40)]))
+@pytest.mark.parametrize(
+    ("gap", "delay", "most"), some([(30, 1, None), (5, 10, 12), (5, 10, None), (2, 40, 2), (30, 1, 70)], 2)
+)
 @pytest.mark.parametrize("seed", seeds(1, of=20))
-def test_a_session_holds_the_rows_of_a_key_without_a_gap(seed, gap, delay):
-    app = App("sessions", params={"gap": Param(gap), "delay": Param(delay)})
-    windows = app.source(Click, delay="delay").flat_map(passed, Click).key_by("user").window(session("gap"))
+def test_a_session_holds_the_rows_of_a_key_without_a_gap(seed, gap, delay, most):
+    app = App("sessions", params={"gap": Param(gap), "delay": Param(delay), "most": Param(most or 0)})
+    extent = session("gap", most and "most")
+    windows = app.source(Click, delay="delay").flat_map(passed, Click).key_by("user").window(extent)
     windows.apply(take, Taken, Burst, burst).sink("bursts")
     windows.top_k("small", 1).sink("top")
     windows.late().sink("late")
@@ -123,18 +130,19 @@ def test_a_session_holds_the_rows_of_a_key_without_a_gap(seed, gap, delay):
         case = Case(app, app.bind(), table)
         for threads, parallelism in ((1, "vsn"), (3, "vsn"), (2, "sn"), (3, "vsn_esg")):
             case.check(Pinned(app="sessions", threads=threads, batch=7, parallelism=parallelism), 100)
-    bursts, late = sessions([row for row in table.to_pylist() if not row["is_new"]], gap, delay)
-    wanted, most = Counter(), Counter()
+    bursts, late = sessions([row for row in table.to_pylist() if not row["is_new"]], gap, delay, most)
+    wanted, tops = Counter(), Counter()
     for taken in bursts:
         first, last, user = taken[0]["ts"], taken[-1]["ts"], taken[0]["user"]
         letters, sign = sum(len(row["words"]) for row in taken), sum(row["value"] > 0 for row in taken)
-        wanted[last + gap, first, user, len(taken), last, letters, sign] += 1
+        end = min(last + gap, first + most) if most else last + gap
+        wanted[end, first, user, len(taken), last, letters, sign] += 1
         value, count = min(Counter(row["small"] for row in taken).items(), key=lambda item: (-item[1], item[0]))
-        most[last + gap, user, value, count] += 1
+        tops[end, user, value, count] += 1
     by_sink = [[row for row in outputs.to_pylist() if row["sink"] == sink] for sink in range(3)]
     names = ("ts", "start", "user", "n", "last", "letters", "sign")
     assert Counter(tuple(row[name] for name in names) for row in by_sink[0]) == wanted
-    assert Counter(tuple(row[name] for name in ("ts", "user", "top_value", "count")) for row in by_sink[1]) == most
+    assert Counter(tuple(row[name] for name in ("ts", "user", "top_value", "count")) for row in by_sink[1]) == tops
     assert [row["seq"] for row in by_sink[2]] == late
     assert interpreter.dropped_late == 2 * len(late) > 0
 

@@ -46,6 +46,11 @@ def slid(window, state):
         ({"size": 1 << 40, "kind": "single", "slide": slid}, "window: a row has 549,755,813,888 windows"),
         ({"size": 1 << 17, "keys": None, "key": None, "every": 17}, "a row has 65,536 windows (size / advance) of 17"),
         ({"kind": "session", "slide": slid}, "window summed: slide goes only with rolling windows; remove slide, or"),
+        (
+            {"kind": "session", "size": 5, "most": 4},
+            "window: most must be between 5 and 2305843009213693952, got 4",
+        ),
+        ({"kind": "session", "most": 1.5}, "session: most must be an integer, a text or None, got 1.5"),
         ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, or a parameter with one of"),
         ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, or a parameter with one of"),
         ({"every": 3}, "key_by takes the key in one way"),

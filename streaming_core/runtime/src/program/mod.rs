@@ -132,6 +132,9 @@ pub struct WindowSpec {
     /// How far a stream may be behind the others and still hold the watermark back; None: as far as it is.
     #[serde(default)]
     pub idle: Option<i64>,
+    /// The greatest length of a session; None: any.
+    #[serde(default)]
+    pub most: Option<i64>,
     /// Every row has the keys 0 to this, exclusively.
     #[serde(default)]
     pub every: Option<i64>,
@@ -324,6 +327,9 @@ impl Program {
         }
         if window.session && (!window.single || window.advance != 1 || window.slide != 0) {
             return invalid("a session is a single window with advance 1 that does not slide");
+        }
+        if window.most.is_some_and(|most| !window.session || !(window.size..=MOST_TS).contains(&most)) {
+            return invalid("only a session has a greatest length, which is at least its gap");
         }
         if window.every.is_some_and(|every| !(1..=MOST_EVERY).contains(&every)) {
             return invalid("the number of keys of every row is out of bounds");

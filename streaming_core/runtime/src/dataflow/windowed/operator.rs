@@ -31,6 +31,8 @@ pub struct Windowed {
     pub(super) key_stride: usize,
     pub(super) single: bool,
     pub(super) session: bool,
+    /// The greatest length of a session.
+    pub(super) most: Option<i64>,
     /// A key that a row has twice counts twice.
     pub bag: bool,
     /// Keys of every row, if they all have the same: hash and fields.
@@ -101,6 +103,7 @@ impl Windowed {
             key_stride: spec.key.stride,
             single: spec.single,
             session: spec.session,
+            most: spec.most,
             bag: spec.bag,
             every,
             of: spec.of.clone(),

@@ -184,7 +184,7 @@ impl Replica {
         at: usize,
     ) -> Result<*mut EntryHeader, RunError> {
         let cell = cell_of(hash);
-        let sessions = &mut self.sessions;
+        let (sessions, gap) = (&mut self.sessions, operator.bounds.size);
         let find = |here: &mut Cell| {
             let (entry, is_new) = here.get_or_make_single(&operator.shape, hash, key).ok_or(OutOfMemory)?;
             // SAFETY: the entry is this cell's; a new one is in no list.
@@ -193,9 +193,10 @@ impl Replica {
                     here.sessions.begin(entry, ts)?;
                     sessions.set(cell, here.sessions.earliest());
                 }
-                let last = &raw mut (*BeforeEntry::of(entry)).last;
-                *last = ts.max(*last);
-                Ok((entry, *last))
+                let before = BeforeEntry::of(entry);
+                let last = ts.max((*before).last);
+                (*before).last = operator.most.map_or(last, |most| last.min((*before).start + most - gap));
+                Ok((entry, (*before).last))
             }
         };
         // SAFETY: the cell is this replica's, as the caller says.
