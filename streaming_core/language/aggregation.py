@@ -416,7 +416,7 @@ class WindowedStream:
         self, name: str, update: list[str], emission: list[str], kept: Record, output: Record, names: dict[str, Any]
     ) -> Any:
         """Declare the operator of a window of rows; its state starts again after the last row."""
-        zeros = [line for field, kind in kept.fields.items() for line in _zero(field, kind)]
+        zeros = [line for field, kind in kept.fields.items() for line in resets(field, kind)]
         body = [
             *update,
             f"state.{ROWS} += 1",
@@ -461,7 +461,7 @@ def _counted(name: str, state: Record) -> Record:
     return Record(f"{name}_state", {**state.fields, ROWS: i64}, None)
 
 
-def _zero(field: str, kind: FieldType) -> list[str]:
+def resets(field: str, kind: FieldType) -> list[str]:
     """Return the statements that reset a field of a state to zero or empty."""
     if isinstance(kind, Scalar):
         return [f"state.{field} = {_nothing(kind)}"]

@@ -12,6 +12,7 @@ from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.keys import check_fields, is_key, with_key
+from streaming_core.language.lifetime import expiring
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text, boolean
 from streaming_core.language.windowed import ONE, Keys
@@ -226,25 +227,54 @@ class KeyedStream:
         self._streams, self._keys = streams, keys
 
     @declares
-    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
-        """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
+    def process(
+        self,
+        fn: Callable,
+        state: Record,
+        output: Record,
+        flush: Callable | None = None,
+        ttl: int | str | None = None,
+        timer: Callable | None = None,
+        every: int | str | None = None,
+    ) -> Stream:
+        """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event.
+
+        Args:
+            fn: runs for each row.
+            state: the record of a state.
+            output: the record of the rows that leave.
+            flush: `flush(state, out)` runs for each key at the end of the stream.
+            ttl: the time to live. A row whose `ts` is so long after the latest row of its key, or longer, has a new
+                state. Executor `pinned` runs such operators. They have no final states.
+            timer: `timer(ts, key, state, out)` runs when `state.timer` is due, a field of type `i64`; 0 means no timer.
+                `ts` is that time, and the field is 0 again. It needs `ttl` and `every`.
+            every: the time between two looks at the timers; `ttl` is a multiple of it. A timer is also due before the
+                next row of its key.
+        """
         if len(self._streams) > 1 or not self._keys.fields:
             raise BadInput('process takes one stream whose key is fields; write stream.key_by("field").process(...)')
+        [stream] = self._streams
+        if ttl is not None:
+            if flush is not None:
+                raise BadInput(f"app {stream._app.name}: flush does not go with ttl; remove one of them")
+            return expiring(stream, self._keys, fn, state, output, ttl, timer, every)
+        if timer is not None or every is not None:
+            raise BadInput(f"app {stream._app.name}: timer and every go with ttl, after which a state ends")
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        [stream], key = self._streams, self._keys.fields
+        key = self._keys.fields
         return stream._app._add(
             Operator("partitioned", _name(fn), stream._operators, output, functions, key=key, state=state)
         )
 
     @declares
-    def distinct(self) -> Stream:
-        """The first row of each key. The memory grows with the number of keys."""
+    def distinct(self, ttl: int | str | None = None) -> Stream:
+        """The first row of each key. Without a time to live, the memory grows with the number of keys."""
         [stream, *_] = self._streams
         name = stream._app._free("distinct")
         text = f"def {name}(row, state, out):\n    if not state.is_known:\n        out.emit(row)\n"
         text += "    state.is_known = True\n"
         state = Record(f"{name}_state", {"is_known": boolean}, None)
-        return self.process(generated.function(stream._module, text), state, stream._record)
+        return self.process(generated.function(stream._module, text), state, stream._record, ttl=ttl)
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError, with the method that was probably meant."""

@@ -88,10 +88,7 @@ class Windows:
         if len({len(streams), len(updates), len(states)}) > 1:
             counts = f"got {len(updates)} updates and {len(states)} states for {len(streams)} streams"
             raise self.refusal(name, f"each stream needs one update function and one state; {counts}")
-        for stream in streams:
-            ts = stream._record.fields.get("ts")
-            if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
-                raise self.refusal(name, f"{stream._record!r} needs an integer field ts")
+        self.check_time(name)
         if slide is not None and self.extent.kind != "single":
             raise self.refusal(name, "slide goes only with rolling windows; remove slide, or write rolling(size)")
         functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
@@ -101,6 +98,13 @@ class Windows:
         if self.extent.kind == "session" and self.app._delay(self.delay) != 0:
             windows = replace(self, streams=(self.in_order(name),), delay=0)
         return windows.added(name, functions, states, output)
+
+    def check_time(self, name: str) -> None:
+        """Raise BadInput unless the rows have event time."""
+        for stream in self.streams:
+            ts = stream._record.fields.get("ts")
+            if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
+                raise self.refusal(name, f"{stream._record!r} needs an integer field ts")
 
     def refusal(self, name: str, why: str) -> BadInput:
         """The error that names application and operator."""
@@ -138,7 +142,8 @@ class Windows:
                 "_result(window, state, out)", f"for i in range(len(state.rows)):\n        out.emit({emitted})"
             ),
         }
-        waiting = replace(self, extent=replace(self.extent, most=None), keys=Keys(record=key, functions=(functions["keys_0"],)))
+        keys = Keys(record=key, functions=(functions["keys_0"],))
+        waiting = replace(self, extent=replace(self.extent, most=None), keys=keys)
         return waiting.added(name, functions, (state,), stream._record)
 
     def added(self, name: str, functions: dict[str, Callable], states: tuple[Record, ...], output: Record) -> Any:

@@ -21,6 +21,7 @@ class Windowing(Dataflow):
         super().__init__(number, is_text)
         self.r = random.Random(f"windowing {number}")
         self.fans, self.meetings = 1, 1  # maps make at most two rows of one
+        self.is_lasting = False
 
     def keys(self) -> tuple[str, str, int]:
         """The arguments of `key_by` for the keys of one stream and of two, and the number of keys of a row."""
@@ -147,6 +148,30 @@ class Windowing(Dataflow):
         result = self.function("tallies", ["event", "out"], body)
         return f"{stream}{window}.aggregate({', '.join(columns)}).flat_map({result}, Event)"
 
+    def invalid(self) -> list[str]:
+        return [] if self.is_lasting else super().invalid()
+
+    def lasting(self) -> tuple[str, str]:
+        """As `stateful`, with a time to live, and maybe a timer, unless states are flushed at the end."""
+        r, self.is_lasting = self.r, True
+        name, more = self.stateful()
+        self.is_lasting = False
+        if "flush" in more:
+            return name, more
+        every = r.choice((1, 2, 5))
+        more += f", ttl={every * r.choice((1, 3, 20))}"
+        if r.random() < 0.7:
+            self.records[-1] += f"{INDENT}timer: i64\n"
+            head, body = self.functions[-1].split("\n", 1)
+            self.functions[-1] = f"{head}\n{INDENT}row.timer = event.ts + event.b % 7 if event.a % 3 else 0\n{body}"
+            word = ", word=key.word" * self.is_text
+            values = (
+                "ts=ts, stream=row.times % 3, a=row.times & 255, b=row.few[0], n=1, m=2, x=1.5, p=True, few=row.few"
+            )
+            body = [f"out.emit({values}{word})", "if row.times % 3 == 0:", f"{INDENT}row.timer = ts + row.few[1] % 4"]
+            more += f", timer={self.function('fires', ['ts', 'key', 'row', 'out'], body)}, every={every}"
+        return name, more
+
     def with_others(self, name: str, others: list[str]) -> str:
         """The function of this name, which takes these states as well."""
         if others:
@@ -170,7 +195,7 @@ class Windowing(Dataflow):
                 name, more = self.stateless()
                 call = f"{united}.flat_map({name}, Event{more})"
             else:
-                name, more = self.stateful()
+                name, more = self.lasting() if r.random() < 0.6 else self.stateful()
                 call = f"{united}.key_by({self.key()}).process({name}{more}, output=Event)"
             lines.append(f"stream{number} = {call}")
             streams.append(f"stream{number}")
