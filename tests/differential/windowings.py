@@ -152,12 +152,13 @@ class Windowing(Dataflow):
         return [] if self.is_lasting else super().invalid()
 
     def lasting(self) -> tuple[str, str]:
-        """As `stateful`, with a time to live, and maybe a timer, unless states are flushed at the end."""
+        """As `stateful`, with a time to live, and maybe a timer, instead of a flush at the end."""
         r, self.is_lasting = self.r, True
         name, more = self.stateful()
         self.is_lasting = False
-        if "flush" in more:
-            return name, more
+        if ", flush=" in more:
+            more = more.partition(", flush=")[0]
+            self.functions.pop()
         every = r.choice((1, 2, 5))
         more += f", ttl={every * r.choice((1, 3, 20))}"
         if r.random() < 0.7:
@@ -196,7 +197,8 @@ class Windowing(Dataflow):
                 call = f"{united}.flat_map({name}, Event{more})"
             else:
                 name, more = self.lasting() if r.random() < 0.6 else self.stateful()
-                call = f"{united}.key_by({self.key()}).process({name}{more}, output=Event)"
+                key = '"word"' if self.is_text and "timer=" in more else self.key()
+                call = f"{united}.key_by({key}).process({name}{more}, output=Event)"
             lines.append(f"stream{number} = {call}")
             streams.append(f"stream{number}")
             left.add(streams[-1])
