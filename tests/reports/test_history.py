@@ -93,7 +93,10 @@ REASON = "this machine does not count loads from memory nodes: No such file or d
 @pytest.mark.parametrize(
     ("sample", "text"),
     [
-        ({"breakdown": {"remote": 0.0}}, ""),
+        (
+            {"breakdown": {"remote": 0.0}},
+            f"estimated: 0 ms of all threads in the last pass; not counted: {REASON}",
+        ),
         (ESTIMATE, f"estimated: 12.5 ms of all threads in the last pass; not counted: {REASON}"),
         (
             ESTIMATE | {"node_loads": 40_000, "node_load_misses": 1_500},
