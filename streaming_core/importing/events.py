@@ -247,12 +247,13 @@ def write_rows(request: Request, folder: Path, start: int = 0) -> tuple[list[dic
         CommandFailed: Rows are missing.
     """
     unsorted, schema = folder / "unsorted", workload.schema(request.app, request.params).remove(0)
-    read, aside, keys = 0, [], []
+    read, late, aside, keys = 0, 0, [], []
     with pa.ipc.new_file(str(unsorted), schema) as file:
         for number in range(len(request.streams)):
             rows, reasons, ts = _write_stream(request, number, folder, file)
             read += rows
             aside += reasons
+            late += int((ts[1:] < ts[:-1]).sum())
             # The mark of a row of several streams is the highest ts of its stream so far.
             keys.append(ts if request.app.delay is None else np.maximum.accumulate(ts))
     is_sorted = "ts" in schema.names and (request.app.delay is None or request.app.streams is not None)
@@ -266,6 +267,7 @@ def write_rows(request: Request, folder: Path, start: int = 0) -> tuple[list[dic
         "files": request.names,
         "map": {_field(one.name, field): column for one in request.streams for field, column in one.mapping.items()},
         "rows": read,
+        "sorted": late if request.app.delay is None else 0,
         "aside": sorted(aside, key=lambda one: (-one["rows"], one["reason"])),
         "tolerance": request.tolerance or 0.0,
     }

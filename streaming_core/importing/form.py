@@ -146,7 +146,10 @@ def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
     events, read = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
     )
-    texts = [f"{out}: {events} of {imported['application']}, from {read} of {files}", *_aside(out, imported["aside"])]
+    texts = [f"{out}: {events} of {imported['application']}, from {read} of {files}"]
+    if count := imported["sorted"]:
+        texts.append(f"sorted by ts: {count:,} row{'s' * (count > 1)} had a lower ts than the row before")
+    texts += _aside(out, imported["aside"])
     return [*texts, f"warning: set aside {text}"] if (text := excess(imported)) else texts
 
 

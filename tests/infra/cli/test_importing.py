@@ -1,6 +1,7 @@
 """`lockstep import`: data of a user's own is a workload like any other, for one command and for a regression."""
 
 import csv
+import itertools
 import json
 import os
 import random
@@ -32,8 +33,10 @@ def test_import_of_shuffled_exported_events_equals_the_generated_ones(home, tmp_
     options = ["--map", "ts=when"]
     assert lockstep("import", "fd", str(tmp_path / "events.csv"), "--name", "mine", *options) == 0
     folder = home.imported("mine")
+    late = sum(row["ts"] < before["ts"] for before, row in itertools.pairwise(events))
     assert capsys.readouterr().out.splitlines() == [
         f"{folder}: 500 events of fd, from 501 rows of {tmp_path / 'events.csv'}",
+        f"sorted by ts: {late} rows had a lower ts than the row before",
         f"set aside 1 row, kept in {folder / 'aside'}:",
         f"           1  ts is neither an integer nor a time (first: {tmp_path / 'events.csv'}, row 501)",
         "warning: set aside 1 of 501 rows (0.2 %; tolerated 0 %)",
