@@ -69,7 +69,7 @@ def test_files_are_followed_and_a_killed_run_resumes(session, source, tmp_path, 
     assert events(tmp_path / "whole") == [(1, "or not"), (2, "to be"), *late]
     aside = Parts.of(tmp_path / "whole" / "workload" / "aside").read(["_file", "_row", "_reason"]).to_pylist()
     assert [tuple(row.values()) for row in aside] == [
-        (str(source / "a.csv"), 3, "ts is not an integer"),
+        (str(source / "a.csv"), 3, "ts is neither an integer nor a time"),
         (str(source / "b b.csv"), 1, "ts is before the highest ts of an earlier micro-batch"),
     ]
 
@@ -118,7 +118,7 @@ def test_every_file_is_read_or_named(session, tmp_path, monkeypatch, capsys):
     first, counts, *lines, equal = capsys.readouterr().out.splitlines()
     assert first.startswith("out: 3 events, 3 outputs")
     assert counts == "source: 8 files seen, 3 read, 5 set aside; 4 rows seen, 3 read, 1 set aside"
-    assert lines[1].endswith(f"1  ts is not an integer (first: {source}/ü:[b]*.csv, row 2)")
+    assert lines[1].endswith(f"1  ts is neither an integer nor a time (first: {source}/ü:[b]*.csv, row 2)")
     assert [line.removeprefix(f"not read: {source}/").partition(":")[0] for line in lines[2:5]] == [
         "f.csv is a FIFO",
         "loop is a link to a folder",
@@ -131,7 +131,7 @@ def test_every_file_is_read_or_named(session, tmp_path, monkeypatch, capsys):
 
 def test_topic_is_idle_when_its_query_waits_for_records(spark, tmp_path):
     app, answers = registry.load("wc"), []
-    topic = live.Topic(app, app.bind({}), {}, None, None, servers="localhost:9092", topic="lines")
+    topic = live.Topic(app, app.bind({}), {}, None, servers="localhost:9092", topic="lines")
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a").write_text("a\n")
     writer = spark.readStream.text(str(tmp_path / "source")).writeStream

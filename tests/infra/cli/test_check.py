@@ -8,13 +8,14 @@ from infra.cli import check
 from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
-from tests.infra.cli.conftest import refused
+from tests.infra.cli.conftest import lockstep, refused
+from tests.streaming_core.cli.test_own_data import OWN
 
 
 @pytest.mark.slow
 def test_application_runs_in_every_way_of_its_kind(session, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
-    assert check.check("wc", 300, ["vocabulary=20"]) == 0
+    assert check.check("wc", 300, settings=["vocabulary=20"]) == 0
     output, error = capfd.readouterr()
     assert error == ""
     assert "generator  300 events, the same if generated twice" in output
@@ -42,7 +43,7 @@ def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
         return run(spec, *arguments, **options)
 
     monkeypatch.setattr(engine, "run", failing)
-    assert check.check("wc", 300, ["vocabulary=20"], True) == 1
+    assert check.check("wc", 300, settings=["vocabulary=20"], as_json=True) == 1
     findings = json.loads(capsys.readouterr().out)
     assert not findings["green"]
     wrong = [cell for cell in findings["cells"] if cell["verdict"] != "equal"]
@@ -55,17 +56,38 @@ def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
 def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
-    assert check.check("wc", 300, ["vocabulary=20"]) == 1
+    assert check.check("wc", 300, settings=["vocabulary=20"]) == 1
     output = capsys.readouterr().out
     assert "breaks an invariant: invariant:never: " in output
     assert "rows break it" in output
     assert "differs" not in output
 
 
-def test_bad_input_is_reported_before_anything_starts(capfd):
+@pytest.mark.slow
+def test_application_without_generator_runs_on_files_and_on_an_import(session, home, package, tmp_path, capfd):
+    (package / "own.py").write_text(OWN.replace("NAME", "own").replace("TIME", "ms"))
+    (tmp_path / "a.csv").write_text("ts,cents,account\n2,5,b\n1,3,a\n1970-01-01,4,b\n")
+    assert lockstep("check", "own", "--data", str(tmp_path / "a.csv")) == 0
+    output = capfd.readouterr().out
+    assert f"data       3 events of {tmp_path / 'a.csv'}" in output
+    assert "3 outputs; the interpreted and the compiled oracle agree" in output
+    assert output.splitlines()[-1].endswith("cells equal the oracle")
+    assert lockstep("import", "own", str(tmp_path / "a.csv"), "--name", "mine") == 0
+    assert lockstep("check", "own", "--data", "mine") == 0
+    assert "data       3 events of mine" in capfd.readouterr().out
+    assert [path.name for path in home.root.iterdir()] == ["imported"]
+
+
+def test_bad_input_is_reported_before_anything_starts(home, package, tmp_path, capfd):
+    (package / "own.py").write_text(OWN.replace("NAME", "own").replace("TIME", "ms"))
+    (package / "wc.py").write_text(OWN.replace("NAME", "wc").replace("TIME", "ms"))
+    (tmp_path / "a.csv").write_text("ts,cents,account\n1,2,a\n2,soon,a\n")
     for arguments, message in (
         (["nosuch"], "unknown application 'nosuch'"),
         (["wc", "--set", "vocabulary=many"], "vocabulary"),
         (["wc", "--events", "0"], "--events"),
+        (["own"], "app own has no generator: give it events of your own with --data"),
+        (["own", "--data", str(tmp_path / "a.csv")], "a.csv:3: cents is neither an integer nor a time: '2,soon,a'"),
+        (["own", "--data", "nosuch"], "nosuch"),
     ):
         assert message in refused(capfd, "check", *arguments)

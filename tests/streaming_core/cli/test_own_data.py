@@ -150,6 +150,7 @@ def test_one_import_serves_every_application_of_the_same_records(own, package, c
     (package / "wide.py").write_text(
         OWN.replace("NAME", "wide").replace("TIME", "ms").replace("cents: i64", "cents: f64")
     )
+    (package / "renamed.py").write_text(OWN.replace("NAME", "renamed").replace("TIME", "ms").replace("account", "who"))
     (own / "a.csv").write_text(GOOD)
     for name in ("own", "other"):
         events.run(form.request(form.Form(name, ["a.csv"])), own / f"of-{name}")
@@ -164,7 +165,7 @@ def test_one_import_serves_every_application_of_the_same_records(own, package, c
     for name, why in (
         ("slow", "its time is ms, but the application has s"),
         ("wide", "field cents is int64 in the import and double in the application"),
-        ("wc", "field line is absent in the import and binary in the application"),
+        ("renamed", "field who is absent in the import and binary in the application"),
     ):
         code, _, stderr = command("run", name, "--input", "of-own", "--out", "none")
         assert (code, stderr.count("\n")) == (2, 1)
