@@ -86,8 +86,9 @@ def conformance(
         raise BadInput("--data belongs to one application: name it with --applications")
     with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary, ExitStack() as stack:
         folder = keep or Path(temporary)
-        source = stack.enter_context(form.workload_of(chosen[0], {}, None, data)) if data else None
-        report = suite.run(engine, folder, chosen, kinds, counts, keep is not None, say=say, source=source)
+        sources = {name: stack.enter_context(form.workload_of(name, {}, None, data)) for name in chosen if data}
+        report = suite.run(engine, folder, sources or chosen, kinds, counts, keep is not None, say=say)
+        report.data = data or ()
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
     else:

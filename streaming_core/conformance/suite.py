@@ -5,8 +5,9 @@ Lockstep's own executors conform in the same way: `run("pooled", ...)`.
 
 from __future__ import annotations
 
+import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,11 +72,13 @@ class Report:
         engine: The engine.
         cells: All cells.
         left_out: Application, workload and reason of each workload that does not exist.
+        data: The files that the user named, in place of a generator.
     """
 
     engine: str
     cells: list[Cell] = field(default_factory=list)
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    data: Sequence[str] = ()
 
     @property
     def exit_code(self) -> int:
@@ -85,6 +88,7 @@ class Report:
     def command(self, cell: Cell) -> str:
         """The command that runs a cell again."""
         words = f"--applications {cell.application} --workloads {cell.workload} --threads {cell.threads}"
+        words += "".join(f" --data {shlex.quote(path)}" for path in self.data)
         return f"lockstep conformance --engine {self.engine} {words}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -116,30 +120,29 @@ def _plain(cell: Cell) -> dict[str, Any]:
 def run(
     engine: str,
     folder: Path,
-    applications: Sequence[str] = (),
+    applications: Sequence[str] | Mapping[str, Path] = (),
     workloads: Sequence[str] = (),
     threads: Sequence[int] = (),
     keep: bool = False,
     seconds: float = SECONDS,
     say: Say = lambda line: None,
-    source: Path | None = None,
 ) -> Report:
     """Run an engine's applications over adversarial workloads.
 
     Args:
         engine: An engine, or an executor of Lockstep.
         folder: A folder for workloads, oracles and outputs, which is new or empty.
-        applications: The applications to run. Empty: all that the engine declares.
+        applications: The applications to run. Empty: all that the engine declares. In a mapping, each has a workload or
+            an import, whose events replace those of its generator.
         workloads: The workloads to run. Empty: all.
         threads: The numbers of threads. Empty: 1 and 3, if the engine has as many.
         keep: Whether the files of workloads that differ stay in `folder`.
         seconds: The time for the search for the event that causes a difference, for each workload.
         say: Receives a line about each workload.
-        source: A workload or an import, whose events replace those of the generator of the one application.
 
     Raises:
         BadInput: The engine, an application or a workload is unknown, the engine is not installed, or `folder` is not
-            empty. An application has neither a generator nor a source.
+            empty. An application has neither a generator nor a workload.
         CommandFailed: The disk is full, or fails.
     """
     apps, most = _applications(engine, applications)
@@ -149,11 +152,12 @@ def run(
     if folder.exists() and any(folder.iterdir()):
         raise BadInput(f"{folder} is not empty; choose a new folder")
     report = Report(engine)
+    sources = applications if isinstance(applications, Mapping) else {}
     for app in apps:
         if not applications and not app.has_generator:
             report.left_out.append((app.name, "all", "it has no generator"))
             continue
-        for case in cases(app, workloads, source):
+        for case in cases(app, workloads, sources.get(app.name)):
             if isinstance(case, tuple):
                 report.left_out.append((app.name, *case))
                 continue
@@ -174,7 +178,7 @@ def run(
     return report
 
 
-def _applications(engine: str, names: Sequence[str]) -> tuple[list[App], int]:
+def _applications(engine: str, names: Collection[str]) -> tuple[list[App], int]:
     """The applications to run, and the most threads that the engine has."""
     most = MAX_THREADS
     if engine in ENGINE_EXECUTORS:
