@@ -116,7 +116,7 @@ def import_files(params: dict[str, Any]) -> dict[str, Any]:
 def _request(params: dict[str, Any]) -> tuple[events.Request, Path]:
     """The checked request, and the folder of the import."""
     out = form.folder_of(home(), params["name"])
-    given = form.Form(
+    answers = form.Form(
         params["application"],
         _texts(params, "files"),
         _texts(params, "map"),
@@ -124,7 +124,7 @@ def _request(params: dict[str, Any]) -> tuple[events.Request, Path]:
         params["params"] or {},
         params["tolerance"],
     )
-    return form.request(given, import_roots()), out
+    return form.request(answers, import_roots()), out
 
 
 def _texts(params: dict[str, Any], name: str) -> list[str]:

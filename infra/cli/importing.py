@@ -70,7 +70,7 @@ def import_(
     folder holds the rows that were set aside, under aside/. Give either
     --name or --out. A regression runs on an import if you name it with
     --data, and so does every application whose events have the same fields.
-    Rows are ordered by ts.
+    The command sorts the rows by ts.
 
     Examples:
         lockstep import wc posts.csv --map line=body --name lines

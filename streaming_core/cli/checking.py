@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming_core.cli.options import AppName, Data, Input, Json, Settings, examples, parameters
+from streaming_core.cli.options import AppName, Events, Json, Settings, examples, grouped, parameters
 from streaming_core.cli.output import show, show_recording
 from streaming_core.errors import BadInput
 
@@ -21,11 +21,13 @@ app = typer.Typer()
         "streaming-core oracle wc --input wc-events --mode compiled --out wc-compiled",
     )
 )
+@grouped
 def oracle(
     name: AppName,
     out: Annotated[
         Path, typer.Option(help="Folder to write. It must be new or empty, or hold the same result already.")
     ],
+    events: Events,
     operator: Annotated[
         str | None,
         typer.Option(help="Record the input rows of this operator instead, as `streaming-core record` does."),
@@ -34,8 +36,6 @@ def oracle(
         str,
         typer.Option(help="interpreted, compiled or auto. With auto, the oracle compiles beyond 100,000 events."),
     ] = "auto",
-    input: Input = None,
-    data: Data = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -46,11 +46,10 @@ def oracle(
     """
     from streaming_core.apps import registry
     from streaming_core.data import workload
-    from streaming_core.importing import form
     from streaming_core.oracle import oracle as oracle_module
 
     app, params = registry.load(name), parameters(name, None, settings)
-    with form.workload_of(name, params, input, data) as source:
+    with events.workload(name, params) as source:
         if operator is not None:
             from streaming_core.run.recording import record_oracle
 

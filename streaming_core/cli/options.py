@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from contextlib import AbstractContextManager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -36,19 +37,6 @@ What = Annotated[
         metavar="SPEC.json|APP", help="Application, or a JSON file that holds a complete run specification."
     ),
 ]
-Input = Annotated[
-    Path | None,
-    typer.Option("--input", help="Workload folder, as `streaming-core generate` or `lockstep import` writes it."),
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data",
-        metavar="[STREAM=]FILE",
-        help="File with events of your own, instead of --input: CSV, Parquet or JSON lines. Repeat it for more files, "
-        "or write STREAM=FILE for each stream of the application.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Settings = Annotated[
     list[str] | None,
@@ -58,6 +46,31 @@ ProfileName = Annotated[
     str | None,
     typer.Option("--profile", help="Named set of parameters; `streaming-core describe APP` lists them."),
 ]
+
+
+@dataclass(frozen=True)
+class Events:
+    """The options that say where the events of a command come from. A user gives one of them."""
+
+    input: Annotated[
+        Path | None, typer.Option(help="Workload folder, as `streaming-core generate` or `lockstep import` writes it.")
+    ] = None
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[STREAM=]FILE",
+            help="File with events of your own, instead of --input: CSV, Parquet or JSON lines. Repeat it for more "
+            "files, or write STREAM=FILE for each stream of the application.",
+        ),
+    ] = None
+
+    def workload(self, app: str, params: dict[str, Any]) -> AbstractContextManager[Path]:
+        """The folder of the workload (importing/form.py)."""
+        from streaming_core.importing import form
+
+        return form.workload_of(app, params, self.input, self.data)
+
+
 # Fields that a command reads from a JSON file -> the type and the form of its content.
 FILES: dict[str, tuple[type, str]] = {
     "plan": (dict, '{"operator": [thread of each replica], ...}'),

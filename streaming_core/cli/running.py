@@ -11,13 +11,13 @@ import typer
 from streaming_core.cli.options import (
     RECORD,
     RUN,
-    Data,
-    Input,
+    Events,
     Json,
     ProfileName,
     Settings,
     What,
     examples,
+    grouped,
     specification,
     takes,
 )
@@ -37,6 +37,7 @@ app = typer.Typer()
         "streaming-core run wc --input wc-events --executor pinned --rate 50000 --out wc-rate",
     )
 )
+@grouped
 @takes(RUN)
 def run(
     what: What,
@@ -48,8 +49,7 @@ def run(
         ),
     ],
     options: dict[str, Any],
-    input: Input = None,
-    data: Data = None,
+    events: Events,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
@@ -60,8 +60,7 @@ def run(
     Without --set and --profile, the parameters are those of the workload. Some options belong to one executor;
     `streaming-core describe APP` shows which.
     """
-    spec = specification(what, options, profile, settings, input, find_plan=True)
-    from streaming_core.importing import form
+    spec = specification(what, options, profile, settings, events.input, find_plan=True)
     from streaming_core.run import engine, external, planning
     from streaming_core.run.way import External
 
@@ -71,7 +70,7 @@ def run(
     def tell(line: str) -> None:
         say(NAME, line)
 
-    with form.workload_of(spec.app, spec.params, input, data) as source, Bar(as_json) as bar:
+    with events.workload(spec.app, spec.params) as source, Bar(as_json) as bar:
         if isinstance(spec, External):
             report = external.run(spec, source, out, tell)
         else:
@@ -130,14 +129,14 @@ def _print_plan(planned: Planned, app_name: str) -> None:
         "streaming-core diff wc-count wc-count-oracle",
     )
 )
+@grouped
 @takes(RECORD)
 def record(
     what: What,
     operator: Annotated[str, typer.Option(help="Operator of the application; `streaming-core describe` lists them.")],
     out: Annotated[Path, typer.Option(help="Folder to write. It must be new or empty.")],
     options: dict[str, Any],
-    input: Input = None,
-    data: Data = None,
+    events: Events,
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
@@ -148,12 +147,11 @@ def record(
     same recording with `streaming-core oracle --operator`. To run the operator alone on the recording, use
     `streaming-core replay`.
     """
-    spec = specification(what, options, profile, settings, input)
+    spec = specification(what, options, profile, settings, events.input)
     from streaming_core.data import workload
-    from streaming_core.importing import form
     from streaming_core.run import recording
 
-    with form.workload_of(spec.app, spec.params, input, data) as source, Bar(as_json) as bar:
+    with events.workload(spec.app, spec.params) as source, Bar(as_json) as bar:
         opened = workload.read(source, spec.app, spec.params)
         manifest = recording.record(opened, operator, out, spec, progress=bar)
     show_recording(out, manifest, as_json)

@@ -53,7 +53,7 @@ def reader(declared: Resolved, name: str, unit: str, empty: bool) -> Read:
         empty: Whether a missing value is an empty text (CSV).
 
     Returns:
-        A function of a text, of bytes or of a list of texts, each of which may be None.
+        A function of a text, of bytes or of a list of texts. A missing value is None.
     """
     slot = declared.state[0][name]
     match slot.type:
@@ -121,7 +121,7 @@ def _integer(name: str, bounds: tuple[int, int], nanoseconds: int, unit: str, te
         sign, digits = match.groups()
         value = int(sign + digits) if len(digits) < _DIGITS else None
     elif match := _TIME.fullmatch(text):
-        value, rest = divmod(_nanoseconds(*match.groups()), nanoseconds)
+        value, rest = divmod(_nanoseconds(match), nanoseconds)
         if rest:
             raise Unfit(f"is a time with a fraction of a unit ({unit}): declare a smaller one with App(..., time=)")
     else:
@@ -131,12 +131,9 @@ def _integer(name: str, bounds: tuple[int, int], nanoseconds: int, unit: str, te
     return value
 
 
-def _nanoseconds(
-    year: str, month: str, day: str,
-    hour: str | None, minute: str | None, second: str | None, fraction: str | None,
-    sign: str | None, hours: str | None, minutes: str | None,
-) -> int:  # fmt: skip
-    """The nanoseconds from 1970 to a time."""
+def _nanoseconds(time: re.Match[str]) -> int:
+    """The nanoseconds from 1970 to a time (_TIME)."""
+    year, month, day, hour, minute, second, fraction, sign, hours, minutes = time.groups()
     try:
         days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
     except ValueError:
