@@ -34,6 +34,8 @@ def run(
     """
     counts = facts.thread_counts(threads, repetitions)
     apps = [registry.load(name) for name in names or registry.names()]
+    if not names:
+        apps = [app for app in apps if app.has_generator]
     record = Record(repetitions, quick)
     rows: list[Row] = []
     notes: list[str] = []
