@@ -7,8 +7,10 @@ those.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,9 +52,10 @@ def airflow_home(copied, user_environment):
 
 
 @pytest.fixture(autouse=True)
-def restored(copied):
-    """Remove what the commands of a test wrote to the copy."""
+def restored(copied, user_environment):
+    """Remove what the commands of a test wrote to the copy, and its imports."""
     yield
+    shutil.rmtree(Path(user_environment["LOCKSTEP_HOME"], "imported"), ignore_errors=True)
     for command in (["reset", "--hard", "--quiet"], ["clean", "--force", "-d", "--quiet"]):
         subprocess.run(["git", *command], cwd=copied, check=True)
 
