@@ -21,7 +21,7 @@ from rich.text import Text
 
 from infra import checkout
 from streaming_core.apps import registry
-from streaming_core.cli.options import Json, Settings, parameters
+from streaming_core.cli.options import Columns, Json, Settings, parameters
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import path_of
 from streaming_core.regression.home import Home, new_run_id
@@ -49,6 +49,7 @@ def check(
             help="Run on files of your own instead, or on the import of this name. Repeat it for more files.",
         ),
     ] = None,
+    mapping: Columns = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> int:
@@ -67,6 +68,7 @@ def check(
     from jobs import load_metrics, validate_outputs
     from jobs.session import spark_session
     from reports.history import History
+    from streaming_core.importing import form
     from streaming_core.regression import matrix
 
     params = parameters(name, None, settings)
@@ -80,8 +82,11 @@ def check(
         home, run_id = Home(folder), new_run_id()
         about, source = ("generator", f"{events:,} events, the same if generated twice"), {}
         if data:
-            events, source = _import(home, name, params, data), {name: IMPORT}
-            about = "data", f"{events:,} events of {', '.join(data)}"
+            manifest, source = _import(home, name, params, data, mapping or []), {name: IMPORT}
+            events, lines = manifest["events"], form.sorted_lines(manifest["imported"])
+            about = "data", "; ".join([f"{events:,} events of {', '.join(data)}", *lines])
+        else:
+            registry.load(name).check_generator()
         regression = _regression(name, events, params, source)
         starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check")))
         planned = matrix.plan(regression, home, run_id)
@@ -103,17 +108,22 @@ def check(
     return 0 if run.green else 1
 
 
-def _import(home: Home, name: str, params: dict[str, Any], data: list[str]) -> int:
-    """Make an import of a user's files or of one of the user's imports; returns the number of its events."""
+def _import(home: Home, name: str, params: dict[str, Any], data: list[str], mapping: list[str]) -> dict[str, Any]:
+    """Make an import of a user's files or of one of the user's imports; returns its manifest."""
     from streaming_core.data import workload
     from streaming_core.importing import events, form
 
     out = home.imported(IMPORT)
-    if len(data) == 1 and IMPORT_NAME.fullmatch(data[0]) and (kept := checkout.home().imported(data[0])).is_dir():
+    if (
+        not mapping
+        and len(data) == 1
+        and IMPORT_NAME.fullmatch(data[0])
+        and (kept := checkout.home().imported(data[0])).is_dir()
+    ):
         shutil.copytree(kept, out)
     else:
-        events.run(form.request(form.Form(name, data, params=params, tolerance=None)), out)
-    return workload.read_manifest(out)["events"]
+        events.run(form.request(form.Form(name, data, mapping, params=params, tolerance=None)), out)
+    return workload.read_manifest(out)
 
 
 def _regression(name: str, events: int, params: dict[str, Any], data: dict[str, str]) -> RegressionSpec:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming_core.cli.options import Json, numbers
+from streaming_core.cli.options import Columns, Json, numbers
 from streaming_core.data.comparison import shown
 from streaming_core.errors import BadInput
 from streaming_core.run.way import MAX_THREADS
@@ -55,6 +55,7 @@ def conformance(
             help="Make the workloads from events of your own instead of generated ones. Needs --applications with one.",
         ),
     ] = None,
+    mapping: Columns = None,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep workloads, outputs and oracles of what differs in this new folder."),
@@ -82,13 +83,18 @@ def conformance(
     def say(line: str) -> None:
         progress.print(line, style="dim", soft_wrap=True, markup=False)
 
-    if data and len(chosen) != 1:
+    if (data or mapping) and len(chosen) != 1:
         raise BadInput("--data belongs to one application: name it with --applications")
     with tempfile.TemporaryDirectory(prefix="lockstep-conformance-") as temporary, ExitStack() as stack:
         folder = keep or Path(temporary)
-        sources = {name: stack.enter_context(form.workload_of(name, {}, None, data)) for name in chosen if data}
+        sources = {
+            name: stack.enter_context(form.workload_of(name, {}, None, data or (), mapping or ()))
+            for name in chosen
+            if data or mapping
+        }
         report = suite.run(engine, folder, sources or chosen, kinds, counts, keep is not None, say=say)
-        report.data = data or ()
+        for option, values in (("--data", data), ("--map", mapping)):
+            report.options += [word for value in values or () for word in (option, value)]
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
     else:

@@ -15,7 +15,7 @@ import typer
 from infra.cli.arguments import Separator
 from streaming_core import interruption
 from streaming_core.apps import registry
-from streaming_core.cli.options import FOLLOW, Json, Settings, What, grouped, specification, takes
+from streaming_core.cli.options import FOLLOW, Columns, Json, Settings, What, grouped, specification, takes
 from streaming_core.errors import BadInput
 from streaming_core.process.ending import say
 from streaming_core.run.report import RunReport
@@ -40,10 +40,7 @@ class SourceOptions:
             min=1, metavar="N", help="Most files, or records of a topic, in a micro-batch. Default: 100, or 100000."
         ),
     ] = None
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name."),
-    ] = None
+    mapping: Columns = None
     separator: Separator = None
 
 

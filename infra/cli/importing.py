@@ -11,7 +11,7 @@ from rich.console import Console
 
 from infra.checkout import home
 from infra.cli.arguments import Separator
-from streaming_core.cli.options import Settings, grouped, parameters
+from streaming_core.cli.options import Columns, Settings, grouped, parameters
 from streaming_core.errors import BadInput
 
 
@@ -31,17 +31,10 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The options of `import` that say how fields read columns."""
+class Reading:
+    """The options of `import` that say how to read the files."""
 
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Read a field from a column with another name. Repeat for more. Write STREAM.FIELD for one stream.",
-        ),
-    ] = None
+    mapping: Columns = None
     separator: Separator = None
     tolerance: Annotated[
         float,
@@ -61,7 +54,7 @@ def import_(
         ),
     ],
     destination: Destination,
-    columns: Columns,
+    reading: Reading,
     settings: Settings = None,
 ) -> None:
     """Import your own data as a workload.
@@ -87,7 +80,7 @@ def import_(
         )
     out = out or form.folder_of(home(), kept_as or "")
     events.check_out(out)
-    request = form.request(form.Form(name, files, columns.mapping or [], columns.separator, params, columns.tolerance))
+    request = form.request(form.Form(name, files, reading.mapping or [], reading.separator, params, reading.tolerance))
     count = len(request.names)
     with Console(stderr=True).status(f"reading {count} file{'s' * (count > 1)}"):
         manifest = events.run(request, out)

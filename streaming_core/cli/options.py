@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -37,6 +37,14 @@ What = Annotated[
         metavar="SPEC.json|APP", help="Application, or a JSON file that holds a complete run specification."
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Read a field from a column with another name. Repeat for more. Write STREAM.FIELD for one stream.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Settings = Annotated[
     list[str] | None,
@@ -63,12 +71,15 @@ class Events:
             "files, or write STREAM=FILE for each stream of the application.",
         ),
     ] = None
+    mapping: Columns = None
 
     def workload(self, app: str, params: dict[str, Any]) -> AbstractContextManager[Path]:
         """The folder of the workload (importing/form.py)."""
+        from streaming_core.cli.output import NAME
         from streaming_core.importing import form
+        from streaming_core.process.ending import say
 
-        return form.workload_of(app, params, self.input, self.data)
+        return form.workload_of(app, params, self.input, self.data or (), self.mapping or (), partial(say, NAME))
 
 
 # Fields that a command reads from a JSON file -> the type and the form of its content.

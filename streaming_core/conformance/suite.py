@@ -72,13 +72,13 @@ class Report:
         engine: The engine.
         cells: All cells.
         left_out: Application, workload and reason of each workload that does not exist.
-        data: The files that the user named, in place of a generator.
+        options: The user's options for events in place of those of a generator.
     """
 
     engine: str
     cells: list[Cell] = field(default_factory=list)
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
-    data: Sequence[str] = ()
+    options: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -88,8 +88,7 @@ class Report:
     def command(self, cell: Cell) -> str:
         """The command that runs a cell again."""
         words = f"--applications {cell.application} --workloads {cell.workload} --threads {cell.threads}"
-        words += "".join(f" --data {shlex.quote(path)}" for path in self.data)
-        return f"lockstep conformance --engine {self.engine} {words}"
+        return f"lockstep conformance --engine {self.engine} {words} {shlex.join(self.options)}".rstrip()
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,14 @@ def request(form: Form, roots: Sequence[Path] | None = None) -> events.Request:
 
 
 @contextmanager
-def workload_of(app: str, params: dict[str, Any], folder: Path | None, data: Sequence[str] | None) -> Iterator[Path]:
+def workload_of(
+    app: str,
+    params: dict[str, Any],
+    folder: Path | None,
+    data: Sequence[str],
+    mapping: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda line: None,
+) -> Iterator[Path]:
     """The folder of the workload that a command reads, from its options.
 
     Args:
@@ -94,6 +101,8 @@ def workload_of(app: str, params: dict[str, Any], folder: Path | None, data: Seq
         params: Its parameters.
         folder: The value of `--input`.
         data: The values of `--data`: files, which become a workload during the block.
+        mapping: The values of `--map`.
+        tell: Receives a line if the rows are sorted.
 
     Raises:
         BadInput: Both options have a value, or none has. Or a row of the files is no event.
@@ -104,11 +113,15 @@ def workload_of(app: str, params: dict[str, Any], folder: Path | None, data: Seq
             "makes one"
         )
     if folder is not None:
+        if mapping:
+            raise BadInput("--map names columns of the files of --data; remove it, because a workload has the fields")
         yield folder
         return
     with TemporaryDirectory(prefix="lockstep-data-") as temporary:
         out = Path(temporary, "workload")
-        events.run(request(Form(app, data or (), params=params, tolerance=None)), out)
+        manifest = events.run(request(Form(app, data, mapping, params=params, tolerance=None)), out)
+        for line in sorted_lines(manifest["imported"]):
+            tell(line)
         yield out
 
 
@@ -147,10 +160,14 @@ def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((manifest["events"], "event"), (imported["rows"], "row"))
     )
     texts = [f"{out}: {events} of {imported['application']}, from {read} of {files}"]
-    if count := imported["sorted"]:
-        texts.append(f"sorted by ts: {count:,} row{'s' * (count > 1)} had a lower ts than the row before")
-    texts += _aside(out, imported["aside"])
+    texts += [*sorted_lines(imported), *_aside(out, imported["aside"])]
     return [*texts, f"warning: set aside {text}"] if (text := excess(imported)) else texts
+
+
+def sorted_lines(imported: dict[str, Any]) -> list[str]:
+    """The line on rows that were out of order, which the import sorted; none if there are no such rows."""
+    count = imported["sorted"]
+    return [f"sorted by ts: {count:,} row{'s' * (count > 1)} had a lower ts than the row before"] if count else []
 
 
 def live_lines(out: Path, imported: dict[str, Any]) -> list[str]:

@@ -66,13 +66,14 @@ def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, m
 @pytest.mark.slow
 def test_application_without_generator_runs_on_files_and_on_an_import(session, home, package, tmp_path, capfd):
     (package / "own.py").write_text(OWN.replace("NAME", "own").replace("TIME", "ms"))
-    (tmp_path / "a.csv").write_text("ts,cents,account\n2,5,b\n1,3,a\n1970-01-01,4,b\n")
-    assert lockstep("check", "own", "--data", str(tmp_path / "a.csv")) == 0
+    (tmp_path / "a.csv").write_text("ts,cents,name\n2,5,b\n1,3,a\n1970-01-01,4,b\n")
+    files = [str(tmp_path / "a.csv"), "--map", "account=name"]
+    assert lockstep("check", "own", "--data", *files) == 0
     output = capfd.readouterr().out
-    assert f"data       3 events of {tmp_path / 'a.csv'}" in output
+    assert f"data       3 events of {files[0]}; sorted by ts: 2 rows had a lower ts than the row before\n" in output
     assert "3 outputs; the interpreted and the compiled oracle agree" in output
     assert output.splitlines()[-1].endswith("cells equal the oracle")
-    assert lockstep("import", "own", str(tmp_path / "a.csv"), "--name", "mine") == 0
+    assert lockstep("import", "own", *files, "--name", "mine") == 0
     assert lockstep("check", "own", "--data", "mine") == 0
     assert "data       3 events of mine" in capfd.readouterr().out
     assert [path.name for path in home.root.iterdir()] == ["imported"]

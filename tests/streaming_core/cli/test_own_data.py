@@ -1,5 +1,6 @@
 """Data of a user's own: from a file to a checked result, for applications without a generator."""
 
+import itertools
 import random
 import re
 
@@ -69,11 +70,13 @@ def own(package, tmp_path, monkeypatch):
 def test_a_file_gives_a_checked_result_without_a_generator(own, command):
     draw = random.Random(1)
     rows = [(draw.randrange(50), draw.choice("abc"), draw.randrange(-9, 99)) for _ in range(300)]
-    lines = ["when,ts,cents,account", *(f"x,1970-01-01T00:00:00.0{ts:02}Z,{cents},{name}" for ts, name, cents in rows)]
+    late = sum(row[0] < before[0] for before, row in itertools.pairwise(rows))
+    lines = ["when,ts,cents,name", *(f"x,1970-01-01T00:00:00.0{ts:02}Z,{cents},{name}" for ts, name, cents in rows)]
     (own / "orders.csv").write_text("\n".join(lines))
     for words in (["run", "own", "--threads", 2], ["oracle", "own"]):
-        code, _, stderr = command(*words, "--data", "orders.csv", "--out", words[0])
+        code, _, stderr = command(*words, "--data", "orders.csv", "--map", "account=name", "--out", words[0])
         assert code == 0, stderr
+        assert f"streaming-core: sorted by ts: {late} rows had a lower ts than the row before\n" in stderr
     assert command("diff", "run", "oracle")[0] == 0
     spent, expected = dict.fromkeys("abc", 0), []
     for _, name, cents in sorted(rows, key=lambda row: row[0]):  # rows of the same time keep their order
@@ -111,6 +114,8 @@ WRONG = [
     ({"a.csv": "1,a,1\n2,a,1\n"}, [], "the first line must contain the column names, but looks like a row: 1, a, 1"),
     ({"a.csv": "ts,account,cents\n"}, [], "a.csv: none of 0 rows is an event of own"),
     ({}, [], "a.csv does not exist"),
+    ({"a.csv": GOOD}, ["--map", "cents"], "--map 'cents': write FIELD=COLUMN"),
+    ({"a.csv": GOOD}, ["--map", "cent=cents"], "--map cent=...: the events of own have no field 'cent'; fields: ts, "),
     ({"a.csv": GOOD}, ["--data", "a.csv"], "a.csv is in the list twice: name each file once"),
 ]  # fmt: skip
 
@@ -132,6 +137,7 @@ def test_wrong_data_is_one_line_and_writes_nothing(own, command, verb, files, mo
     [
         (["generate", "own", "--events", 9], "app own has no generator: give it events of your own with --data"),
         (["oracle", "own", "--input", "x", "--data", "a.csv"], "give either --data FILE with events of your own, or "),
+        (["oracle", "own", "--input", "x", "--map", "ts=a"], "--map names columns of the files of --data; remove it, "),
         (["run", "own"], "give either --data FILE with events of your own, or --input FOLDER"),
         (["plan", "own", "--threads", 2], "app own has no generator"),
         (["bench", "own"], "app own has no generator"),
