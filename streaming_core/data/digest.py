@@ -114,7 +114,7 @@ def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
 
 
 def _words(column: pa.Array, name: str) -> np.ndarray:
-    """The words of a column of fixed width: uint64 of shape (rows, words per row)."""
+    """The words of a column of fixed width, or of texts: uint64 of shape (rows, words per row)."""
     if column.null_count:
         raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
     kind = column.type
@@ -131,6 +131,9 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
         words = to_numpy(column).astype(np.int64, copy=False).view(np.uint64)
     elif pa.types.is_float64(kind):
         words = to_numpy(column).view(np.uint64)
+    elif pa.types.is_binary(kind):  # of each text, its hash
+        words = np.full(len(column), SEED, np.uint64)
+        _fold_column(words, column, name)
     else:
         raise BadInput(f"column {name} has type {kind}, which has no digest")
     return words.reshape(-1, 1)

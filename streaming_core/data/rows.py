@@ -40,7 +40,7 @@ _LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0
 def nameable_text() -> np.ndarray:
     """Bytes for all texts that rows can name, 4 GiB with their padding, zero: what is used of them becomes memory.
 
-    A block's text goes to their start; behind it windows put texts that they have kept from earlier blocks.
+    A block's text goes to their start; behind it operators put texts that they have kept from earlier blocks.
     """
     return np.frombuffer(mmap.mmap(-1, 1 << 32, flags=_LAZY), np.uint8)
 
@@ -131,7 +131,7 @@ def _column(values: np.ndarray, slot: Slot) -> pa.Array:
 def decode_state(data: bytes, record: Resolved, keys: list[pa.Array]) -> pa.Table:
     """Table rows or key states as the columns of the key and the record's fields, containers as lists.
 
-    Growing containers are read through the addresses in `data`: their arena must still live.
+    Growing containers and texts are read through the addresses in `data`: their arena must still live.
     """
     rows = np.frombuffer(data, dtype=record.dtype(header=False))
     columns = list(keys)
@@ -143,6 +143,8 @@ def decode_state(data: bytes, record: Resolved, keys: list[pa.Array]) -> pa.Tabl
         fields.append(field)
         if isinstance(slot.type, Scalar | Array):
             columns.append(_column(rows[slot.name], slot))
+        elif isinstance(slot.type, Text):
+            columns.append(_parts(rows[slot.name], slot.type))
         else:
             raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
             read = _rings if isinstance(slot.type, Ring) else _queues if isinstance(slot.type, Queue) else _growing
@@ -178,11 +180,11 @@ def _queues(raw: np.ndarray, slot: Slot) -> pa.Array:
         for at, size in ((0, 8), (16, 8), (8, 4), (12, 4))
     )
     columns, before = [], 0  # bytes of a row's fields before the one at hand
-    for scalar in slot.type.fields.values():
-        begins = data + before * capacities + first * scalar.width
-        parts = [ctypes.string_at(a, n * scalar.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
-        columns.append(_scalars(np.frombuffer(b"".join(parts), scalar.dtype), scalar))
-        before += scalar.width
+    for kind in slot.type.fields.values():
+        begins = data + before * capacities + first * kind.width
+        parts = [ctypes.string_at(a, n * kind.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
+        columns.append(_parts(np.frombuffer(b"".join(parts), "<u8" if isinstance(kind, Text) else kind.dtype), kind))
+        before += kind.width
     return _lists(lengths, pa.StructArray.from_arrays(columns, names=list(slot.type.fields)))
 
 
@@ -210,15 +212,24 @@ def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
     keys, values = np.concatenate(parts).T.copy()
     match slot.type:
         case Set(item):
-            return _lists(lengths, _scalars(keys, item))
+            return _lists(lengths, _parts(keys, item))
         case Map(key, value):
-            held = values.view("<f8") if value.is_float else values
-            pairs = {"key": _scalars(keys, key), "value": _scalars(held, value)}
+            is_float = isinstance(value, Scalar) and value.is_float
+            pairs = {"key": _parts(keys, key), "value": _parts(values.view("<f8") if is_float else values, value)}
         case Counter(key):
-            pairs = {"key": _scalars(keys, key), "value": to_arrow(values)}
+            pairs = {"key": _parts(keys, key), "value": to_arrow(values)}
         case TopK():
             pairs = {"key": to_arrow(keys), "score": to_arrow(values)}
     return _lists(lengths, pa.StructArray.from_arrays(list(pairs.values()), names=list(pairs)))
+
+
+def _parts(values: np.ndarray, kind: Scalar | Text) -> pa.Array:
+    """Values of a container, or texts by their words (kernels/owned.py)."""
+    if isinstance(kind, Scalar):
+        return _scalars(values, kind)
+    heads = [ctypes.string_at(word, 4) if word else bytes(4) for word in values.tolist()]
+    words = zip(values.tolist(), heads, strict=True)
+    return from_bytes([ctypes.string_at(word + 8, int.from_bytes(head, "little")) for word, head in words])
 
 
 def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:

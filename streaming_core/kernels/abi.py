@@ -32,6 +32,7 @@ EMITTER_DROPPED = 40
 EMITTER_HOME = 56
 
 ARENA_ALLOC = 0
+ARENA_TEXTS = 8
 
 # Kernels write and read two words: event and row, and the other fields.
 ACCESS_EVENT = 0

@@ -8,10 +8,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from streaming_core.kernels import abi, entry
+from streaming_core.kernels import abi, entry, owned
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.emitter import EmitterType
 from streaming_core.kernels.memory import load_word, store_word
+from streaming_core.kernels.values import arena_of
 from streaming_core.language.record import Resolved
 
 
@@ -83,10 +84,24 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: R
     return entry.kernel(map_batch, abi.BATCH_ERROR)
 
 
+def settled(function: Callable, state: Resolved) -> Callable:
+    """Return `function(row, state, out)`, which first frees the texts that the last call replaced, if there are any."""
+    if not state.keeps_texts:
+        return function
+
+    @entry.compiled
+    def with_settled(row, state, out):
+        owned.settle(arena_of(state))
+        function(row, state, out)
+
+    return with_settled
+
+
 def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
     """Stateful and partitioned stateful: `function(row, state, out)` for every row."""
-    make_row, make_out, size = entry.row_maker(event, True), entry.maker(EmitterType(output), 3), event.event[1]
-    make_state = entry.row_maker(state, False)
+    make_row, size = entry.row_maker(event, True), event.event[1]
+    make_out, make_state = entry.maker(EmitterType(output, state.keeps_texts), 3), entry.row_maker(state, False)
+    function = settled(function, state)
 
     def process_batch(context):
         rows, n, places, states = (
@@ -110,7 +125,7 @@ def process_kernel(function: Callable, event: Resolved, state: Resolved, output:
 
 def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes:
     """End of the stream: `function(state, out)` for every state."""
-    make_out, make_state = entry.maker(EmitterType(output), 3), entry.row_maker(state, False)
+    make_out, make_state = entry.maker(EmitterType(output, state.keeps_texts), 3), entry.row_maker(state, False)
 
     def flush_states(context):
         n, states, emitter = (

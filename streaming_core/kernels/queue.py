@@ -1,11 +1,11 @@
-"""Queues, compiled: rows of scalars, oldest first, in columns.
+"""Queues, compiled: rows of scalars and texts, oldest first, in columns.
 
 The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, first: u64, ...}`. `data` holds one column
 of `capacity` values behind the other, in the fields' order and widths; row i has place `first + i` in each. Places do
 not wrap around, so a scan over a field reads adjacent memory. When the last place is full, the rows move to the front
 of their columns if they fill at most half of them. Else they move to a block of twice the capacity, and the old block
 stays with the arena. An append therefore moves two rows on average at most, and capacity stays below four times the
-greatest length.
+greatest length. A text is the word of a text that the queue owns (owned.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, overload_method
 
 from streaming_core.kernels import ir as code
+from streaming_core.kernels import owned
 from streaming_core.kernels.containers import CAPACITY, LENGTH, compiled, part
 from streaming_core.kernels.memory import allocate, copy_bytes, load_half, load_word, store_half, store_word
-from streaming_core.kernels.values import QueuedType, QueueType
+from streaming_core.kernels.values import QueuedType, QueueType, parts_of_text, text_of_word, text_type
+from streaming_core.language.record import Text
 
 FIRST = 16
 _LEAST = 8  # capacity: each column begins at a multiple of 8 bytes
@@ -64,6 +66,19 @@ def _empty(head):
     store_word(head, FIRST, 0)
 
 
+@compiled
+def _disown(head, arena, columns, count):
+    """Give the texts of the oldest rows back; `columns`: the widths of the fields before each text."""
+    first, capacity = load_word(head, FIRST), load_half(head, CAPACITY)
+    for before in columns:
+        for i in range(count):
+            owned.disown(arena, load_word(load_word(head, 0) + before * capacity, (first + i) * 8))
+
+
+def _text_columns(queue: QueueType) -> tuple[int, ...]:
+    return tuple(_column(queue, name) for name, kind in queue.fields.items() if isinstance(kind, Text))
+
+
 def _column(queue: QueueType, name: str) -> int:
     """Return the bytes of the fields before this one, for one row."""
     names = list(queue.fields)
@@ -96,8 +111,17 @@ def _store(typingctx, queue, names, values):
         columns, length, capacity, first = _parts(context, builder, queue, args[0])
         converted = []
         for i, (name, kind) in enumerate(zip(written, signature.args[2].types, strict=True)):
-            value, where = builder.extract_value(args[2], i), f"{queue.record.name}.{name}"
-            converted.append(code.convert(context, builder, value, kind, queue.fields[name], where))
+            value, where, field = builder.extract_value(args[2], i), f"{queue.record.name}.{name}", queue.fields[name]
+            if isinstance(field, Text):
+                converted.append(parts_of_text(context, builder, value))
+            else:
+                converted.append(code.convert(context, builder, value, kind, field, where))
+        arena = builder.ptrtoint(cgutils.create_struct_proxy(queue)(context, builder, args[0]).arena, code.I64)
+        own = types.int64(*[types.int64] * 4)
+        for i, value in enumerate(converted):
+            if isinstance(value, tuple):
+                words = [arena, *value, code.i64(0)]
+                converted[i] = context.compile_internal(builder, owned.own.py_func, own, words)
         place = builder.add(first, length)
         for name, value in zip(written, converted, strict=True):
             code.store(builder, value, columns, _place_of(builder, queue, name, capacity, place), code.ROW)
@@ -133,12 +157,28 @@ def _len(queue):
 
 @overload_method(QueueType, "popleft")
 def _popleft(queue):
-    return lambda queue: _pop(_head(queue))
+    columns = _text_columns(queue)
+    if not columns:
+        return lambda queue: _pop(_head(queue))
+
+    def popleft(queue):
+        _disown(_head(queue), _arena(queue), columns, min(load_half(_head(queue), LENGTH), 1))
+        _pop(_head(queue))
+
+    return popleft
 
 
 @overload_method(QueueType, "clear")
 def _clear(queue):
-    return lambda queue: _empty(_head(queue))
+    columns = _text_columns(queue)
+    if not columns:
+        return lambda queue: _empty(_head(queue))
+
+    def clear(queue):
+        _disown(_head(queue), _arena(queue), columns, load_half(_head(queue), LENGTH))
+        _empty(_head(queue))
+
+    return clear
 
 
 @intrinsic
@@ -184,12 +224,14 @@ class _QueuedAttributes(AttributeTemplate):
 
     def generic_resolve(self, row, name):
         """Return the type of a field; None if the queue has no such field."""
-        scalar = row.queue.fields.get(name)
-        return code.numba_type(scalar) if scalar else None
+        kind = row.queue.fields.get(name)
+        return text_type if isinstance(kind, Text) else code.numba_type(kind) if kind else None
 
 
 @lower_getattr_generic(QueuedType)
 def _load_field(context, builder, kind, value, name):
     row = cgutils.create_struct_proxy(kind)(context, builder, value)
     place = _place_of(builder, kind.queue, name, row.capacity, row.place)
+    if isinstance(kind.queue.fields[name], Text):
+        return text_of_word(context, builder, code.load(builder, row.columns, place, code.I64, code.ROW))
     return code.load_scalar(builder, row.columns, place, kind.queue.fields[name])

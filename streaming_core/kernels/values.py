@@ -14,6 +14,7 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, overload_method, register_model
 
 from streaming_core.kernels import ir as code
+from streaming_core.kernels import owned
 from streaming_core.language.record import Array, Counter, Map, Queue, Resolved, Ring, Scalar, Set, Slot, Text, TopK
 
 
@@ -76,7 +77,7 @@ class RingType(types.Type):
 class GrowingType(types.Type):
     """A set, map, counter or top-k: its 32-byte head inside the row, its items in the arena."""
 
-    def __init__(self, kind: type, key: Scalar | None, value: Scalar | None, count: int, field: str):
+    def __init__(self, kind: type, key: Scalar | Text | None, value: Scalar | Text | None, count: int, field: str):
         self.kind, self.item, self.value, self.count, self.field = kind, key, value, count, field
         super().__init__(f"{kind.__name__}({key and key.name}, {value and value.name}, {count}, {field})")
 
@@ -159,6 +160,8 @@ def _load_field(context, builder, kind, value, name):
     match slot.type:
         case Scalar():
             return code.load_scalar(builder, row.address, slot.offset, slot.type)
+        case Text() if not kind.header:
+            return text_of_word(context, builder, code.load(builder, row.address, slot.offset, code.I64, code.ROW))
         case Text():
             offset = builder.zext(code.load(builder, row.address, slot.offset, code.I32), code.I64)
             length = builder.zext(code.load(builder, row.address, slot.offset + 4, code.I32), code.I64)
@@ -175,6 +178,45 @@ def _load_field(context, builder, kind, value, name):
             return held._getvalue()
 
 
+def text_of_word(context, builder, word):
+    """Return the text that a state owns (owned.py); an empty one lies in a block of zeros."""
+    zeros = ir.Constant(ir.ArrayType(code.I8, owned.SMALLEST), bytearray(owned.SMALLEST))
+    empty = builder.bitcast(cgutils.global_constant(builder, "empty_text", zeros), code.PTR)
+    block = builder.select(builder.icmp_signed("==", word, code.i64(0)), empty, builder.inttoptr(word, code.PTR))
+    text = cgutils.create_struct_proxy(text_type)(context, builder)
+    text.length = builder.zext(code.load(builder, block, 0, code.I32), code.I64)
+    text.address, text.offset = code.at(builder, block, owned.HEAD), code.i64(ELSEWHERE)
+    return text._getvalue()
+
+
+def parts_of_text(context, builder, value):
+    """Return address and length of a text, as integers."""
+    text = cgutils.create_struct_proxy(text_type)(context, builder, value)
+    return builder.ptrtoint(text.address, code.I64), text.length
+
+
+@intrinsic
+def text_at(typingctx, word):
+    """The text that a word of a state owns."""
+    return text_type(word), lambda context, builder, signature, args: text_of_word(context, builder, args[0])
+
+
+@intrinsic
+def text_address(typingctx, text):
+    """Address of a text's bytes."""
+    return types.int64(text), lambda context, builder, signature, args: parts_of_text(context, builder, args[0])[0]
+
+
+@intrinsic
+def arena_of(typingctx, row):
+    """Address of a row's arena."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(cgutils.create_struct_proxy(row)(context, builder, args[0]).arena, code.I64)
+
+    return types.int64(row), codegen
+
+
 # --- words over rows and arrays ----------------------------------------------------------------------------------
 
 
@@ -187,6 +229,12 @@ def set_field(typingctx, value, row, name):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(row)(context, builder, args[1])
         kind = signature.args[0]
+        if isinstance(slot.type, Text):
+            arena = builder.ptrtoint(held.arena, code.I64)
+            place = builder.ptrtoint(code.at(builder, held.address, slot.offset), code.I64)
+            words = [arena, place, *parts_of_text(context, builder, args[0])]
+            context.compile_internal(builder, owned.assign.py_func, types.none(*[types.int64] * 4), words)
+            return context.get_dummy_value()
         code.store_scalar(context, builder, args[0], kind, held.address, slot.offset, slot.type, where)
         return context.get_dummy_value()
 

@@ -14,7 +14,7 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import register_model
 
-from streaming_core.kernels import abi, batches, entry
+from streaming_core.kernels import abi, batches, entry, owned
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.emitter import EmitterType, emit
 from streaming_core.kernels.memory import load_word, store_word
@@ -136,6 +136,10 @@ def window_kernel(
         namespace[f"make_state_{number}"] = entry.row_maker(state, False)
         arena = "load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE)" if state.growing else "0"
         operands.append(f"make_state_{number}(entry + {place}, 0, {arena})")
+    settle = ""
+    if any(state.keeps_texts for state in states):
+        namespace["settle"] = owned.settle
+        settle = "settle(load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE))"
     if output is not None:
         namespace["make_out"] = entry.maker(EmitterType(output, homes=True), 3)
         seq = "seq" if event is None else "load_word(address, 0)"
@@ -149,6 +153,7 @@ def each_window(context):
         store_word(context, abi.WINDOW_ERROR_AT, i)
         address, entry, start = {before}, load_word(entries, i * 8), load_word(starts, i * 8)
         begin = {begin}
+        {settle}
         function({", ".join(operands)})
     return 0
 """  # noqa: E501

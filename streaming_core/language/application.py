@@ -50,7 +50,7 @@ from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import Pairs, joined
 from streaming_core.language.operator import KEY_COLUMN, Operator
 from streaming_core.language.parameters import Param, Params, Profile
-from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
+from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text, texts_in
 from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Connected, Stream
@@ -459,7 +459,6 @@ class App:
                     f"app {self.name}: the {role} function of a {operator.kind} operator must be a plain def"
                 )
         self._refuse("output", operator.output, *CONTAINERS)
-        self._refuse("state", operator.state, Text)
         self._refuse("scratch", operator.scratch, Text, *GROWING)
         taken = operator.kept.fields if operator.kind == "partitioned" else ()
         if clash := next((name for name in taken if KEY_COLUMN.fullmatch(name)), None):
@@ -482,10 +481,12 @@ class App:
         if record is None:
             return
         for name, kind in record.fields.items():
-            if isinstance(kind, kinds):
-                reason = f"record {record.name}: {name} is a {type(kind).__name__}, which no {what} can hold"
-                if isinstance(kind, Text):
-                    reason += "; use the text as a key (key_by), or let the generator replace it by a number"
+            texts = " of texts" if Text in kinds and texts_in(kind) else ""
+            if texts or isinstance(kind, kinds):
+                reason = f"record {record.name}: {name} is a {type(kind).__name__}{texts}, which no {what} can hold"
+                if texts or isinstance(kind, Text):
+                    instead = "keep it in a state" if what == "scratch" else f"use it as the key of the {what}"
+                    reason += f"; {instead}, or let the generator replace it by a number"
                 raise BadInput(f"app {self.name}: {reason}")
 
     def _sink(self, stream: Stream, name: str) -> None:

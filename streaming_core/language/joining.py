@@ -8,7 +8,7 @@ Rows meet if they have the same key, and if their `ts` differ by at most `within
 fields must also be close to each other. A pair leaves with the row that comes last.
 
 A key keeps the rows of both streams that can still meet one, in columns (language/record.py: Queue). So the fields
-besides the key are numbers.
+besides the key are numbers and texts.
 
 The first field of a band is an index. Its values fall into buckets, which are a little wider than the largest
 difference. So rows that are close to each other lie in the same bucket or in neighbouring ones. The bucket is part of
@@ -33,7 +33,7 @@ from streaming_core.language.aggregation import as_text, late_rows
 from streaming_core.language.extent import in_units, rolling
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import FieldType, Queue, Record, Scalar, i64
+from streaming_core.language.record import FieldType, Queue, Record, Scalar, Text, i64
 from streaming_core.language.sinks import gathered
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import MOST
@@ -64,7 +64,7 @@ class Join:
         return BadInput(f"app {self.app}: join{why}")
 
     def check(self) -> None:
-        """Raise BadInput if a field is missing or no number, or if neither a key nor a band says which rows meet."""
+        """Raise BadInput if a field is missing or an array, or if neither a key nor a band says which rows meet."""
         if not self.on and not self.band:
             raise self.refusal(': say which rows meet: on="field", or band={"field": ("field", distance)}')
         self._check_key()
@@ -79,7 +79,7 @@ class Join:
                 raise self.refusal(f": band: the distance of {one} must be a number from 0{text}, got {distance!r}")
 
     def _check_key(self) -> None:
-        """Raise BadInput unless the key has fields of both sides, and the other fields are numbers."""
+        """Raise BadInput unless the key has fields of both sides, and the other fields are numbers and texts."""
         keys = [self.key_of(number) for number in range(2)]
         for record, key in zip(self.sides, keys, strict=True):
             for field in key:
@@ -97,9 +97,9 @@ class Join:
                 raise self.refusal(f" on {both}: both streams need a field of the same type")
         for record, key in zip(self.sides, keys, strict=True):
             for field, kind in record.fields.items():
-                if field not in key and not isinstance(kind, Scalar):
-                    kept = "and a join keeps numbers only; leave it out with flat_map"
-                    raise self.refusal(f": {record!r}: {field} is no number, {kept}")
+                if field not in key and not isinstance(kind, Scalar | Text):
+                    kept = "but a join keeps numbers and texts only; leave it out with flat_map"
+                    raise self.refusal(f": {record!r}: {field} is a {type(kind).__name__}, {kept}")
 
     def key_of(self, number: int) -> tuple[str, ...]:
         """The fields of one side that are its key."""

@@ -4,7 +4,7 @@ An application declares a record as a class with annotations. A record has one o
 table, or state. The row of an event or output starts with `seq`, the number of the input event that caused it.
 
 Fields widen to 64 bits when an operator loads them. A store that would lose bits is an error of the event's operator.
-There is no u64.
+There is no u64. A text in a state is a copy that the state owns.
 """
 
 from __future__ import annotations
@@ -87,7 +87,11 @@ def one_nan(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Text:
-    """Bytes beside the row: (offset u32, length u32) into the batch's text; operators emit slices of their input."""
+    """Bytes beside the row.
+
+    In events and outputs, a text is (offset u32, length u32) into the batch's text. In a state it is a word: the
+    address of a copy that the state owns, or 0 if the text is empty. The engine and the loop lay out the copy.
+    """
 
     name: str = "text"
     width: int = 8
@@ -143,36 +147,36 @@ class Ring(_Sized):
 
 @dataclass(frozen=True)
 class Set(_Sized):
-    """Distinct integers in insertion order.
+    """Distinct integers or texts in insertion order.
 
     Operators use: `add(x)` -> bool (whether x is new), `remove(x)` -> bool (whether x was there), `x in s`, `len(s)`,
     `s.at(i)`, `clear()`.
     """
 
-    item: Scalar
+    item: Scalar | Text
 
 
 @dataclass(frozen=True)
 class Map(_Sized):
-    """Integer keys with scalar values, in insertion order.
+    """Integer or text keys with scalar or text values, in insertion order.
 
     Operators use: `get(k, default)`, `put(k, v)`, `remove(k)` -> bool (whether k was there), `k in m`, `len(m)`,
     `key_at(i)`, `value_at(i)`, `clear()`.
     """
 
-    key: Scalar
-    value: Scalar
+    key: Scalar | Text
+    value: Scalar | Text
 
 
 @dataclass(frozen=True)
 class Counter(_Sized):
-    """Integer keys with counts, in insertion order.
+    """Integer or text keys with counts, in insertion order.
 
     Operators use: `add(k, n)` -> new count, `get(k)` (0 if absent), `remove(k)` -> bool (whether k was there),
     `len(c)`, `key_at(i)`, `value_at(i)`, `clear()`.
     """
 
-    key: Scalar
+    key: Scalar | Text
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,9 @@ class TopK(_Sized):
 
 @dataclass(frozen=True)
 class Queue(_Sized):
-    """Rows of a record of scalars, oldest first. Each field is a column, so a scan over a field reads adjacent values.
+    """Rows of a record of scalars and texts, oldest first.
+
+    Each field is a column, so a scan over a field reads adjacent values.
 
     Operators use:
 
@@ -204,14 +210,30 @@ class Queue(_Sized):
     item: Record
 
     @property
-    def fields(self) -> dict[str, Scalar]:
+    def fields(self) -> dict[str, Scalar | Text]:
         """The columns, in order."""
-        return {name: kind for name, kind in self.item.fields.items() if isinstance(kind, Scalar)}
+        return {name: kind for name, kind in self.item.fields.items() if isinstance(kind, Scalar | Text)}
 
 
 PAIRS = (Set, Map, Counter, TopK)  # whose entries are a key and a value
 GROWING = (*PAIRS, Queue)
 CONTAINERS = (Ring, *GROWING)
+
+
+def texts_in(kind: Any) -> list[int]:
+    """Return which parts of a container are texts: key (0) and value (1) of a pair, or columns of a queue by number."""
+    match kind:
+        case Set(item=key) | Counter(key=key):
+            parts = [key]
+        case Map(key=key, value=value):
+            parts = [key, value]
+        case Queue():
+            parts = list(kind.fields.values())
+        case _:
+            parts = []
+    return [number for number, part in enumerate(parts) if isinstance(part, Text)]
+
+
 FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK | Queue
 
 
@@ -288,15 +310,18 @@ def unfit(kind: FieldType) -> str:
         if not isinstance(kind.item, Record):
             return "items of Queue must be records"
         for name, field in kind.item.fields.items():
-            if not isinstance(field, Scalar):
+            if not isinstance(field, Scalar | Text):
                 what = f"{kind.item.name}.{name} is a {type(field).__name__}"
-                return f"items of Queue must be records of scalars, but {what}"
+                return f"items of Queue must be records of scalars and texts, but {what}"
         return ""
     parts = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
-    if not all(isinstance(one, Scalar) for one in parts):
+    if isinstance(kind, (Set, Map, Counter)):
+        if not all(isinstance(one, Scalar | Text) for one in parts):
+            return f"items of {type(kind).__name__} must be scalars or texts"
+        if isinstance(parts[0], Scalar) and parts[0].is_float:
+            return f"keys of {type(kind).__name__} must be integers or texts"
+    elif not all(isinstance(one, Scalar) for one in parts):
         return f"items of {type(kind).__name__} must be scalars"
-    if isinstance(kind, (Set, Map, Counter)) and parts[0].is_float:
-        return f"keys of {type(kind).__name__} must be integers"
     return ""
 
 
@@ -347,7 +372,7 @@ class Resolved:
                 case Scalar():
                     align, size = kind.width, kind.width
                 case Text():
-                    align, size = 4, 8
+                    align, size = 4 if start else 8, 8
                 case Array(item, length):
                     # Rows with a header leave the engine as columns, and a column has items.
                     count = self._count(length, name, least=1 if start else 0)
@@ -396,10 +421,10 @@ class Resolved:
 
     @cached_property
     def growing(self) -> list[dict[str, Any]]:
-        """The growing containers of a row without header.
+        """The growing containers and the texts of a row without header.
 
         `offset` is the place of the head. Containers of pairs have `indexed`, which is false for a top-k. A queue has
-        `columns`, the widths of its fields in bytes.
+        `columns`, the widths of its fields in bytes. `texts` says which parts are texts. A text itself is `plain`.
         """
         containers: list[dict[str, Any]] = []
         for slot in self.state[0].values():
@@ -408,12 +433,16 @@ class Resolved:
             elif isinstance(slot.type, Queue):
                 columns = [scalar.width for scalar in slot.type.fields.values()]
                 containers.append({"offset": slot.offset, "columns": columns})
+            elif isinstance(slot.type, Text):
+                containers.append({"offset": slot.offset, "plain": True})
+            if texts := texts_in(slot.type):
+                containers[-1]["texts"] = texts
         return containers
 
     @cached_property
-    def grows(self) -> bool:
-        """Whether any field is a container that grows."""
-        return any(isinstance(kind, GROWING) for kind in self.record.fields.values())
+    def keeps_texts(self) -> bool:
+        """Whether a row without header has texts, in a field or in a container."""
+        return any(isinstance(kind, Text) or texts_in(kind) for kind in self.record.fields.values())
 
     @cached_property
     def has_containers(self) -> bool:
@@ -421,7 +450,10 @@ class Resolved:
         return any(isinstance(kind, CONTAINERS) for kind in self.record.fields.values())
 
     def dtype(self, header: bool) -> np.dtype:
-        """NumPy view of a row; text as (offset, length), containers as raw bytes."""
+        """NumPy view of a row; containers as raw bytes.
+
+        A text is (offset, length) in a row with header, else the address of its copy.
+        """
         slots, size = self.event if header else self.state
         names: list[str] = []
         formats: list[Any] = []
@@ -435,7 +467,7 @@ class Resolved:
                 case Scalar():
                     formats.append(slot.type.dtype)
                 case Text():
-                    formats.append(np.dtype([("offset", "<u4"), ("length", "<u4")]))
+                    formats.append(np.dtype([("offset", "<u4"), ("length", "<u4")]) if header else np.dtype("<u8"))
                 case Array(item):
                     formats.append(np.dtype((item.dtype, (slot.count,))))
                 case _:
@@ -458,7 +490,7 @@ class Resolved:
                 case TopK():
                     kind = pa.list_(pa.struct([("key", pa.int64()), ("score", pa.int64())]))
                 case Queue():
-                    kind = pa.list_(pa.struct([(n, scalar.arrow()) for n, scalar in slot.type.fields.items()]))
+                    kind = pa.list_(pa.struct([(n, column.arrow()) for n, column in slot.type.fields.items()]))
                 case _:
                     kind = slot.type.arrow()
             columns.append(pa.field(slot.name, kind, nullable=False))

@@ -114,15 +114,13 @@ class Windows:
         """Return the stream of a session in the order of `ts`, and of arrival where that is equal.
 
         A state cannot become one with another, as those of two sessions would when a row comes between them. So a row
-        waits as a session of its own, whose key is its `ts`. Texts are in the key, because a state holds none.
+        waits as a session of its own, whose key is its `ts`.
         """
         if len(self.streams) > 1:
             raise self.refusal(name, "sessions with a delay take one stream; unite the streams with union")
         [stream], app, name = self.streams, self.app, f"{name}_in_order"
         fields = stream._record.fields
-        texts = {field: kind for field, kind in fields.items() if isinstance(kind, Text)}
-        kept = {field: kind for field, kind in fields.items() if field not in texts}
-        if other := next((field for field, kind in kept.items() if not isinstance(kind, Scalar)), None):
+        if other := next((field for field, kind in fields.items() if not isinstance(kind, Scalar | Text)), None):
             reason = f"sessions with a delay keep numbers and texts only; leave {other} out with select"
             raise self.refusal(name.removesuffix("_in_order"), reason)
 
@@ -132,12 +130,12 @@ class Windows:
         def values(fields: Iterable[str], row: str) -> str:
             return ", ".join(f"{field}={row}{field}" for field in fields)
 
-        emitted = ", ".join(filter(None, [values(texts, "window.key."), values(kept, "state.rows[i].")]))
-        key = Record(f"{name}_key", {"ts": fields["ts"], **texts}, None)
-        state = Record(f"{name}_state", {"rows": Queue(Record(f"{name}_row", kept, None))}, None)
+        emitted = values(fields, "state.rows[i].")
+        key = Record(f"{name}_key", {"ts": fields["ts"]}, None)
+        state = Record(f"{name}_state", {"rows": Queue(Record(f"{name}_row", dict(fields), None))}, None)
         functions = {
-            "update_0": written("(row, window, state, out)", f"state.rows.append({values(kept, 'row.')})"),
-            "keys_0": written("_keys(row, keys)", f"keys.add({values(key.fields, 'row.')})"),
+            "update_0": written("(row, window, state, out)", f"state.rows.append({values(fields, 'row.')})"),
+            "keys_0": written("_keys(row, keys)", "keys.add(ts=row.ts)"),
             "result": written(
                 "_result(window, state, out)", f"for i in range(len(state.rows)):\n        out.emit({emitted})"
             ),
@@ -149,8 +147,6 @@ class Windows:
     def added(self, name: str, functions: dict[str, Callable], states: tuple[Record, ...], output: Record) -> Any:
         """Add the operator to the application, and return its stream."""
         app, keys, extent = self.app, self.keys, self.extent
-        for state in states:
-            app._refuse("state", state, Text)
         key = EVERY if keys.record is None else keys.record
         if keys.fields:
             key = Record("Key", keys.kinds(self.streams[0]), None)

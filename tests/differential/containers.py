@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numba.core.typing.templates import builtin_registry
 
-from streaming_core.api import Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
+from streaming_core.api import Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text, u8, u32
 from streaming_core.kernels.values import GrowingType, QueueType, RingType
-from streaming_core.language.record import CONTAINERS, Record, Scalar
+from streaming_core.language.record import CONTAINERS, Record, Scalar, Text, texts_in
 from streaming_core.language.typed.expressions import METHODS
 from streaming_core.oracle.interpreter import containers as plain
 
@@ -36,7 +36,14 @@ class Wide:
     h: u32
 
 
-# One field of a state each: narrow and wide integers, floats, truth values; and small enough to be full soon.
+@record
+class Noted:
+    word: text
+    n: i8
+    other: text
+
+
+# One field of a state each: narrow and wide integers, floats, truth values, texts; and small enough to be full soon.
 FIELDS = [
     Ring[i8, 3], Ring[u32, 1], Ring[i64, 4], Ring[f64, 3], Ring[boolean, 2],
     Set[i8], Set[i64], Set[boolean],
@@ -44,14 +51,18 @@ FIELDS = [
     Counter[u8], Counter[i64], Counter[boolean],
     TopK[1], TopK[3],
     Queue[Narrow], Queue[Wide],
+    Set[text], Map[text, i16], Map[text, text], Map[i8, text], Counter[text], Queue[Noted], Map[text, f64],
 ]  # fmt: skip
 # What the language says without a method's name, and which containers say it.
 WORDS = {"len": CONTAINERS, "in": (Set, Map), "not in": (Set, Map), "[]": (Ring, Queue)}
 EDGES = [-(1 << 63), -(1 << 31), -129, -128, -1, 0, 1, 2, 3, 127, 128, 255, 256, 32768, (1 << 32) - 1, 1 << 32]
 EDGES += [(1 << 62) + 1, (1 << 63) - 1]
+# Many keys, so that a container builds an index; some begin others, and some are long.
+TEXTS = [b"", b"\0", b"abcdefgh" * 20, *(b"abcdefgh"[:n] * k for n in range(1, 9) for k in range(1, 5))]
 REALS = [0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"), 5e-324]
 HEAD = """
-from streaming_core.api import App, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
+from streaming_core.api import App, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text, u8
+from streaming_core.api import u32
 
 app = App("containers")
 
@@ -64,6 +75,8 @@ class Event:
     v: i64
     x: f64
     p: boolean
+    t: text
+    u: text
 
 
 @record
@@ -71,6 +84,7 @@ class Answer:
     i: i64
     x: f64
     p: boolean
+    t: text
 
 
 """
@@ -82,13 +96,13 @@ class Use:
 
     field: int
     name: str
-    kind: str  # of its value: none, bool, int or real
+    kind: str  # of its value: none, bool, int, real or text
     expression: str
 
     @property
     def statement(self) -> str:
         """The statement that stores the value of the expression in a variable of its kind."""
-        place = {"none": "", "bool": "p = ", "int": "i = ", "real": "x = "}[self.kind]
+        place = {"none": "", "bool": "p = ", "int": "i = ", "real": "x = ", "text": "t = "}[self.kind]
         return f"{place}{self.expression}"
 
 
@@ -126,68 +140,84 @@ def uses() -> list[Use]:
         if isinstance(field, Queue):
             entries += [Use(number, "append", "none", f"{at}.append({row})") for row in _rows(field)]
             for name, scalar in field.fields.items():
-                kind = {"f": "real", "b": "bool"}.get(_sort(scalar), "int")
+                kind = _KINDS[_sort(scalar)]
                 entries.append(Use(number, "[]", kind, f"{at}[row.k].{name}"))
         for name, (arguments, result) in METHODS[type(field)].items():
             if arguments == "r":
                 continue
-            kind = {"v": {"f": "real", "b": "bool"}.get(_sort(value), "int")}.get(result, result)
+            key = "text" if isinstance(_key(field), Text) else "int"
+            kind = {"v": _KINDS[_sort(value)], "k": key}.get(result, result)
             for chosen in _value_arguments(value) if "v" in arguments else [""]:
-                # Keys and positions are the first integer, other integers the second.
-                whole = iter(("row.k", "row.v"))
-                call_arguments = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
+                # Keys and positions are the first integer or text, other integers the second.
+                first = "row.t" if key == "text" and arguments[:1] == "k" else "row.k"
+                call_arguments = ", ".join(
+                    chosen if wanted == "v" else one for wanted, one in zip(arguments, (first, "row.v"), strict=False)
+                )
                 entries.append(Use(number, name, kind, f"{at}.{name}({call_arguments})"))
         for word, kinds in WORDS.items():
             if isinstance(field, kinds) and not (word == "[]" and isinstance(field, Queue)):
-                expression = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"row.k {word} {at}")
-                item = {"f": "real", "b": "bool"}.get(_sort(value), "int")
+                key = "row.t" if isinstance(_key(field), Text) else "row.k"
+                expression = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"{key} {word} {at}")
+                item = _KINDS[_sort(value)]
                 kind = {"len": "int", "[]": item}.get(word, "bool")
                 entries.append(Use(number, word, kind, expression))
     return entries
 
 
-def _value(field: Any) -> Scalar | None:
+def _key(field: Any) -> Scalar | Text | None:
+    return field.item if isinstance(field, Set) else getattr(field, "key", None)
+
+
+def _value(field: Any) -> Scalar | Text | None:
     return field.item if isinstance(field, Ring) else getattr(field, "value", None)
 
 
-def _sort(value: Scalar | None) -> str:
+# Of values, by their sort.
+_KINDS = {"": "int", "i": "int", "f": "real", "b": "bool", "t": "text"}
+
+
+def _sort(value: Scalar | Text | None) -> str:
+    if isinstance(value, Text):
+        return "t"
     return "" if value is None else "f" if value.is_float else "b" if value == boolean else "i"
 
 
-def _value_arguments(value: Scalar | None) -> list[str]:
+def _value_arguments(value: Scalar | Text | None) -> list[str]:
     """The arguments to try as a value: also an integer for a float or a truth value."""
-    return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"]}.get(_sort(value), ["row.v"])
+    return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"], "t": ["row.u"]}.get(_sort(value), ["row.v"])
 
 
 def _rows(field: Queue) -> list[str]:
     """The arguments of `append`: a value of each field's kind in order, and integers for all in reverse order."""
-    whole = iter(("row.k", "row.v", "row.k"))
-    kinds = {name: {"f": "row.x", "b": "row.p"}.get(_sort(scalar)) for name, scalar in field.fields.items()}
-    by_kind = {name: kind or next(whole) for name, kind in kinds.items()}
-    others = {name: "row.v" if kinds[name] else by_kind[name] for name in reversed(by_kind)}
+    whole, texts = iter(("row.k", "row.v", "row.k")), iter(("row.t", "row.u"))
+    sorts = {name: _sort(kind) for name, kind in field.fields.items()}
+    draw = {"f": lambda: "row.x", "b": lambda: "row.p", "t": lambda: next(texts)}
+    by_kind = {name: draw.get(sort, lambda: next(whole))() for name, sort in sorts.items()}
+    others = {name: "row.v" if sorts[name] in ("f", "b") else by_kind[name] for name in reversed(by_kind)}
     return [", ".join(f"{name}={value}" for name, value in one.items()) for one in (by_kind, others)]
 
 
 def declaration(field: Any) -> str:
     """The field's type as an application writes it."""
     parts = [field.capacity] if isinstance(field, TopK) else [getattr(field, n) for n in field.__dataclass_fields__]
-    named = [p.name if isinstance(p, Scalar | Record) else str(p) for p in parts]
+    named = [p.name if isinstance(p, Scalar | Text | Record) else str(p) for p in parts]
     return f"{type(field).__name__}[{', '.join(named)}]"
 
 
 def source(is_transaction: bool, fields: Collection[int]) -> str:
     """The application: as an operator with one state per group, or as modifications of a table's rows."""
     lines = []
-    for held in (Narrow, Wide):
+    for held in (Narrow, Wide, Noted):
         lines += [f"@record\nclass {held.name}:\n"]
         lines += [f"    {name}: {scalar.name}\n" for name, scalar in held.fields.items()] + ["\n\n"]
     lines += ["@record\nclass State:\n"]
-    # A table has no queues: operations on queues are left out there.
-    kept = [n in fields and not (is_transaction and isinstance(field, Queue)) for n, field in enumerate(FIELDS)]
+    # A table has neither queues nor texts: operations on them are left out there.
+    left_out = [is_transaction and (isinstance(field, Queue) or bool(texts_in(field))) for field in FIELDS]
+    kept = [n in fields and not left_out[n] for n in range(len(FIELDS))]
     lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
     owner = "state, row" if is_transaction else "row, state, out"
-    lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n"]
+    lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n    t = row.t\n"]
     for number, use in enumerate(uses()):
         if kept[use.field]:
             lines += [f"    if row.what == {number}:\n        {use.statement}\n"]
@@ -202,10 +232,10 @@ def source(is_transaction: bool, fields: Collection[int]) -> str:
             "@plan.post\n"
             "def post(event, txn, out):\n"
             "    seen = txn.result(rows, 0)\n"
-            "    out.emit(i=seen.i, x=seen.x, p=seen.p)\n\n\n"
+            "    out.emit(i=seen.i, x=seen.x, p=seen.p, t=event.t)\n\n\n"
         ]
     else:
-        lines += ["    out.emit(i=i, x=x, p=p)\n\n\n", "IS_KEYED\n"]
+        lines += ["    out.emit(i=i, x=x, p=p, t=t)\n\n\n", "IS_KEYED\n"]
     return HEAD + "".join(lines) + "app.generates(lambda *arguments: {})\n"
 
 
@@ -246,6 +276,7 @@ def events(seed: int, rounds: int) -> pa.Table:
             "v": whole([3 if _value(FIELDS[use.field]) == boolean else 9 for use in listed]),
             "x": np.where(r.random(n) < 0.4, r.choice(np.array(REALS), n), r.normal(size=n)),
             "p": r.random(n) < 0.5,
+            **{name: pa.array([TEXTS[one] for one in r.integers(0, len(TEXTS), n)], pa.binary()) for name in "tu"},
         }
     )
 

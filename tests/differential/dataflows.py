@@ -58,6 +58,48 @@ class Dataflow(Writer):
         self.fans = 0
         self.tallies: list[str] = []
 
+    def texts(self) -> tuple[str, list[str]]:
+        """Fields of a state that are texts or have some, and what an operator does with them."""
+        if not self.is_text:
+            return "", []
+        r = self.r
+        word, removed = (
+            r.choice(("event.word", "event.word[0:2]", text_of_text(r, "event.word", "event.a"))) for _ in range(2)
+        )
+        uses = {
+            "Set[text]": [f"if row.names.add({word}):", f"{INDENT}row.times += 1"],
+            "Counter[text]": [f"row.times += row.names.add({word}, event.a % 3)"],
+            "Map[text, u8]": ["row.times += row.names.get(row.name, 5)", f"row.names.put({word}, event.b)"],
+            "Map[text, text]": ["row.name = row.names.get(event.word, row.name)", f"row.names.put({word}, row.name)"],
+            "Map[u8, text]": [
+                "row.name = row.names.get(event.b % 8, event.word)",
+                f"row.names.put(event.a % 8, {word})",
+            ],
+        }
+        names = r.choice(list(uses))
+        body = [
+            f"if event.a % {r.choice((1, 2, 5))} == 0:",
+            f"{INDENT}row.name = event.word",
+            f"if len(row.names) > {r.choice((2, 9, 40))}:",
+            f"{INDENT}row.names.clear()",
+            *uses[names],
+            f"if event.b % 2 == 0 and row.names.remove({'event.n % 8' if names == 'Map[u8, text]' else removed}):",
+            f"{INDENT}row.times += 1",
+            "if len(row.waiting) > 0 and row.waiting[0].word == event.word:",
+            f"{INDENT}row.times += 7",
+        ]
+        return f"{INDENT}name: text\n{INDENT}names: {names}\n", body
+
+    def head(self) -> str:
+        """Imports, and the records of events and of waiting rows."""
+        word = f"{INDENT}word: text\n" * self.is_text
+        return HEAD.replace("    whole: i64\n", f"    whole: i64\n{word}") + word
+
+    def waits(self, rows: dict) -> str:
+        """The statement that appends to the queue of a state."""
+        word = ", word=event.word" * self.is_text
+        return f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a{word})"
+
     def emission(self, rows: dict, few: str = "event.few") -> str:
         """A row built from the event and maybe from a state."""
         r = self.r
@@ -74,7 +116,8 @@ class Dataflow(Writer):
         }
         if self.is_text:
             built = text_of_text(r, "event.word", "event.a")
-            values["word"] = r.choice(("event.word", "event.word", "event.word[0:2]", "event.word[1:]", built))
+            own = ("row.name", "row.name[1:]") if "row" in rows else ("event.word", "event.word")
+            values["word"] = r.choice(("event.word", "event.word[0:2]", "event.word[1:]", *own, built))
         row = ""
         if r.random() < 0.4:  # the other fields come from the event
             row, values = "event, ", {name: value for name, value in values.items() if r.random() < 0.5}
@@ -130,10 +173,11 @@ class Dataflow(Writer):
         record = f"State{len(self.records)}"
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
         lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
-        self.records.append("".join(lines))
-        rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b"]
+        texts, body = self.texts()
+        self.records.append("".join([*lines, texts]))
+        rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b", *body]
         body += [
-            f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a)",
+            self.waits(rows),
             f"while len(row.waiting) > {r.choice((1, 3, 20))}:",
             f"{INDENT}row.times += row.waiting[len(row.waiting) // 2].whole",
             f"{INDENT}row.waiting.popleft()",
@@ -245,10 +289,9 @@ class Dataflow(Writer):
         if self.is_stateless:
             columns = "ts stream a b n m x p few" + " word" * self.is_text
             lines.append(f"app.agrees_unordered(*{columns.split()}, states={tuple(self.tallies)})")
-        head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
         records = "".join(f"\n\n{record}" for record in self.records)
         rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"
-        return head + records + "\n\n" + "".join(self.functions) + rest
+        return self.head() + records + "\n\n" + "".join(self.functions) + rest
 
 
 def write(folder: Path, number: str, is_text: bool, is_stateless: bool = False, is_flushing: bool = False) -> Path:

@@ -7,7 +7,7 @@ that an oracle interprets a few hundred events in a moment.
 import random
 from pathlib import Path
 
-from tests.differential.dataflows import HEAD, Dataflow
+from tests.differential.dataflows import Dataflow
 from tests.differential.generated import INDENT, MASKS, Table, text_of_text
 
 MOST_MEETINGS = 48  # of a row with windows of its keys, over all windowed operators one behind the other
@@ -52,7 +52,7 @@ class Windowing(Dataflow):
                 whole = f"{whole} * 31 + row.{f.name}"
             elif f.is_hidden or f.kind == "Ring":
                 whole = f"{whole} * 7 + len(row.{f.name})"
-        built = r.choice(("window.key.word", text_of_text(r, "window.key.word", "row.times")))
+        built = r.choice(("window.key.word", "row.name", text_of_text(r, "window.key.word", "row.times")))
         word = f", word={built}" * self.is_text
         values = f"ts=window.end, stream=row.times % 3, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500"
         emit = f"out.emit({values}, m=row.times & {MASKS['i32']}, x=0.5, p=row.times % 2 == 1, few=row.few{word})"
@@ -61,12 +61,12 @@ class Windowing(Dataflow):
             body = [f"row.times += 0 // (row.times % {r.choice((7, 60))} - 6)", *body]
         return self.function("tells", ["window", "row", "out"], body)
 
-    def update(self, table: Table, emits: bool, states: list[str]) -> str:
-        """A function that takes a row into the first of the states."""
+    def update(self, table: Table, emits: bool, states: list[str], texts: list[str]) -> str:
+        """A function that takes a row into the first of the states; `texts` are statements about its texts."""
         r, rows = self.r, {"row": table}
-        body = ["row.times += 1", "row.few[event.a % 3] = event.b"]
+        body = ["row.times += 1", "row.few[event.a % 3] = event.b", *texts]
         body += [
-            f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a)",
+            self.waits(rows),
             f"while len(row.waiting) > {r.choice((1, 3))}:",
             f"{INDENT}row.times += row.waiting[0].whole % 3",
             f"{INDENT}row.waiting.popleft()",
@@ -83,7 +83,8 @@ class Windowing(Dataflow):
         record = f"State{len(self.records)}"
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
         lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
-        self.records.append("".join(lines))
+        texts, statements = self.texts()
+        self.records.append("".join([*lines, texts]))
         one, two, count = self.keys()
         kind = r.choices(("multi", "single", "session"), (5, 3, 3))[0]
         single = kind != "multi"  # a row meets one window of each of its keys
@@ -95,9 +96,9 @@ class Windowing(Dataflow):
         emits = r.random() < 0.4
         # States are passed in the order of the streams: rows of the second stream are taken into the second state.
         states = ["row"] if len(streams) == 1 else ["row", "other"]
-        update = self.update(table, emits, states)
+        update = self.update(table, emits, states, statements)
         if len(streams) > 1:
-            update = f"({update}, {self.update(table, False, states[::-1])})"
+            update = f"({update}, {self.update(table, False, states[::-1], statements)})"
             record = f"({record}, {record})"
         keys = [one if len(streams) == 1 else two]
         extent = {"multi": "sliding", "single": "rolling"}.get(kind)
@@ -204,10 +205,9 @@ class Windowing(Dataflow):
             left.add(streams[-1])
         ends = sorted(left | {streams[-1]}, reverse=True)
         lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
-        head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
         records = "".join(f"\n\n{record}" for record in self.records)
         rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"
-        return head + records + "\n\n" + "".join(self.functions) + rest
+        return self.head() + records + "\n\n" + "".join(self.functions) + rest
 
 
 def write(folder: Path, number: str, is_text: bool) -> Path:

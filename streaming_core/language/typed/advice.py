@@ -195,4 +195,4 @@ _METHODS = {
     "keys": "call keys.add(field=value, ...)",
     "the outcome of a transaction": "it has accepted and result(table, i)",
 }
-_PARAMETERS = {"i": "integer", "v": "value", "r": "field=value, ..."}
+_PARAMETERS = {"i": "integer", "k": "key", "v": "value", "r": "field=value, ..."}

@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,24 +70,24 @@ _DECIDE = {
     "!=": operator.ne,
 }
 
-# Methods of containers: the types of the arguments, and the type of the result. An "i" is an integer, a "v" has the
-# type that a value loads as. An "r" is a row with named fields.
+# Methods of containers: the types of the arguments, and the type of the result. An "i" is an integer, a "k" has the
+# type of a key, a "v" the type that a value loads as. An "r" is a row with named fields.
 METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
-    Set: {"add": ("i", "bool"), "remove": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
+    Set: {"add": ("k", "bool"), "remove": ("k", "bool"), "at": ("i", "k"), "clear": ("", "none")},
     Map: {
-        "get": ("iv", "v"),
-        "put": ("iv", "none"),
-        "remove": ("i", "bool"),
-        "key_at": ("i", "int"),
+        "get": ("kv", "v"),
+        "put": ("kv", "none"),
+        "remove": ("k", "bool"),
+        "key_at": ("i", "k"),
         "value_at": ("i", "v"),
         "clear": ("", "none"),
     },
     Counter: {
-        "add": ("ii", "int"),
-        "remove": ("i", "bool"),
-        "get": ("i", "int"),
-        "key_at": ("i", "int"),
+        "add": ("ki", "int"),
+        "remove": ("k", "bool"),
+        "get": ("k", "int"),
+        "key_at": ("i", "k"),
         "value_at": ("i", "int"),
         "clear": ("", "none"),
     },
@@ -100,6 +101,11 @@ _TEXT_METHODS = {
     "startswith": ("t", BOOL), "endswith": ("t", BOOL), "find": ("?", INT), "strip": ("", TEXT), "lower": ("", TEXT),
     "upper": ("", TEXT),
 }  # fmt: skip
+
+
+def _key_type(container: Any) -> Scalar | Text:
+    """The type of the keys of a set, map, counter or top-k."""
+    return container.item if isinstance(container, Set) else getattr(container, "key", i64)
 
 
 def _acts(node: Node) -> bool:
@@ -226,7 +232,7 @@ class Expressions(Scope):
             case Scalar():
                 return Node("field", loaded(slot.type), [row], slot)
             case Text():
-                if row.op not in ("var", "windowkey"):
+                if row.op not in ("var", "windowkey", "queued"):
                     raise self.fail(node, f"read the text {where} from a variable that holds the row")
                 return Node("field", TEXT, [row], slot)
             case Array(item):
@@ -336,7 +342,7 @@ class Expressions(Scope):
             return Node("contains", BOOL, [value if value.kind == TEXT else self.integer(node, value), box])
         if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
             raise self.fail(node, f"`in` works on a set, a map, a text or a tuple, not on {box.kind}")
-        return Node("method", BOOL, [box, self.integer(node, value)], "contains")
+        return Node("method", BOOL, [box, self.entry_key(node, value, box.kind)], "contains")
 
     def calm(self, node: ast.AST, part: Node, what: str) -> Node:
         """Reject a part whose evaluation may have an effect, where its number or order would not be Python's."""
@@ -498,13 +504,16 @@ class Expressions(Scope):
                 if name not in READING:
                     self.changed(node, owner.kind)
                 value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", i64)
-                values = [
-                    self.integer(node, a) if parameter == "i" else self.accepted(node, a, value, owner.kind.where)
-                    for a, parameter in zip(args, shape[0], strict=True)
-                ]
+                accept: dict[str, Callable[..., Node]] = {
+                    "i": self.integer,
+                    "k": functools.partial(self.entry_key, box=owner.kind),
+                    "v": functools.partial(self.accepted, scalar=value, where=owner.kind.where),
+                }
+                values = [accept[parameter](node, a) for a, parameter in zip(args, shape[0], strict=True)]
                 if name == "get" and value == boolean:  # the default is a boolean too
                     values[1] = self.truth(node, values[1])
-                kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
+                of_key = TEXT if isinstance(_key_type(declared), Text) else INT
+                kind = {"none": NONE, "bool": BOOL, "int": INT, "k": of_key}.get(shape[1]) or loaded(value)
                 return Node("method", kind, [owner, *values], name)
         reason = f"{owner.kind} has no method {name} with {len(args)} argument{'s' * (len(args) != 1)}"
         raise self.fail(node, reason + advice.of_methods(owner.kind, METHODS))
@@ -524,6 +533,14 @@ class Expressions(Scope):
         """A text that lies neither in an event nor in a state."""
         self.program.makes_texts = True
         return Node(op, TEXT, args, data)
+
+    def entry_key(self, node: ast.AST, value: Node, box: BoxKind) -> Node:
+        """Return the value if it can be a key of a set, map or counter."""
+        if not isinstance(_key_type(box.type), Text):
+            return self.integer(node, value)
+        if value.kind != TEXT:
+            raise self.fail(node, f"{value.kind} is no key of {box.where}, whose keys are texts")
+        return value
 
     def changed(self, node: ast.AST, box: BoxKind) -> None:
         """Reject a change of a container in a read-only row."""
@@ -607,8 +624,12 @@ class Expressions(Scope):
         """Type an expression as a boolean."""
         return self.truth(node, self.expression(node))
 
-    def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
+    def accepted(self, node: ast.AST, value: Node, scalar: Scalar | Text, where: str) -> Node:
         """`value` with the type that the field loads as; its range is not checked here."""
+        if isinstance(scalar, Text):
+            if value.kind != TEXT:
+                raise self.fail(node, f"cannot store {value.kind} in {where}, which holds a text")
+            return value
         if value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float):
             if value.kind == NONE:
                 raise self.fail(node, f"cannot store this call in {where}: the function returns nothing")
@@ -616,9 +637,14 @@ class Expressions(Scope):
             raise self.fail(node, f"cannot store {value.kind} in {where}, which holds {scalar.name}{remedy}")
         return value if scalar.name == "boolean" else self.cast(value, loaded(scalar))
 
-    def fit(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
+    def fit(self, node: ast.AST, value: Node, scalar: Scalar | Text, where: str) -> Node:
         """`value` converted to the type of the field; a value that does not fit is an error at run time."""
         value = self.accepted(node, value, scalar, where)
-        if scalar.is_float or scalar.width == 8 or (scalar.name == "boolean" and value.kind == BOOL):
+        if (
+            isinstance(scalar, Text)
+            or scalar.is_float
+            or scalar.width == 8
+            or (scalar.name == "boolean" and value.kind == BOOL)
+        ):
             return value
         return Node("fit", loaded(scalar), [value], (scalar, where), line=value.line)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.language.application import Constant, Table
-from streaming_core.language.record import Resolved, Scalar, Slot
+from streaming_core.language.record import Resolved, Scalar, Slot, Text
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,10 @@ class TableKind:
         return "a constant"
 
 
-def loaded(scalar: Scalar) -> Kind:
-    """The type of a scalar after an operator loads it."""
+def loaded(scalar: Scalar | Text) -> Kind:
+    """The type of a scalar or text after an operator loads it."""
+    if isinstance(scalar, Text):
+        return TEXT
     return FLOAT if scalar.is_float else BOOL if scalar.name == "boolean" else INT
 
 

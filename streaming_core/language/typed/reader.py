@@ -250,8 +250,8 @@ class Reader(Expressions):
                 row = self.row(owner)
                 slot = self.field(node, row, name)
                 where = f"{row.kind.resolved.name}.{name}"
-                if not isinstance(slot.type, Scalar):
-                    reason = f"cannot assign to {where}, which is not a scalar field"
+                if not isinstance(slot.type, Scalar | Text):
+                    reason = f"cannot assign to {where}, which is neither a scalar nor a text"
                     if isinstance(slot.type, CONTAINERS):
                         reason += f"; write an entry with {advice.changed_by(type(slot.type))}"
                     if isinstance(slot.type, Array):
@@ -355,15 +355,13 @@ class Reader(Expressions):
         for name, slot in slots.items():
             value = self.expression(next(k.value for k in call.keywords if k.arg == name))
             where = f"{record.name}.{name}"
-            if isinstance(slot.type, Scalar):
+            if isinstance(slot.type, Scalar | Text):
                 value = self.fit(call, value, slot.type, where)
             elif isinstance(slot.type, Array):
                 expected = slot.type.item, slot.count
                 if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != expected:
                     holds = f"which holds {slot.count} items of {slot.type.item.name}"
                     raise self.fail(call, f"cannot store {value.kind} in {where}, {holds}")
-            elif not isinstance(slot.type, Text) or value.kind != TEXT:
-                raise self.fail(call, f"cannot store {value.kind} in {where}, which holds a text")
             values[name] = value
         return values
 

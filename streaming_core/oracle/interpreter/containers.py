@@ -8,8 +8,22 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from streaming_core.language.record import Counter, Map, Queue, Record, Ring, Scalar, Set, TopK
+from streaming_core.language.record import Counter, Map, Queue, Record, Ring, Scalar, Set, Text, TopK
 from streaming_core.oracle.interpreter.arithmetic import kept, narrow, wrap
+
+
+def _stored(value: Any, kind: Scalar | Text, where: str) -> Any:
+    """Return a value as a container of this type stores it.
+
+    Raises:
+        OverflowError: The value does not fit.
+    """
+    if isinstance(kind, Text):
+        return value
+    if kind.is_float:
+        return kept(value)
+    value = narrow(value, kind, where)
+    return bool(value) if kind.name == "boolean" else value
 
 
 class PlainRing:
@@ -24,11 +38,7 @@ class PlainRing:
 
     def append(self, value: int | float) -> None:
         """Append a value; a full ring loses its oldest one."""
-        if self.scalar.is_float:
-            value = kept(value)
-        else:
-            value = narrow(value, self.scalar, self.where)
-            value = bool(value) if self.scalar.name == "boolean" else value
+        value = _stored(value, self.scalar, self.where)
         if len(self.items) < self.capacity:
             self.items.append(value)
         else:
@@ -61,28 +71,32 @@ class PlainRing:
 
 
 class PlainMap:
-    """Integer keys to values in insertion order; a set is a map of its keys, a counter one of counts."""
+    """Integer or text keys to values in insertion order; a set is a map of its keys, a counter one of counts."""
 
     __slots__ = ("entries", "key", "order", "value", "where")
 
-    def __init__(self, key: Scalar, value: Scalar | None, where: str):
+    def __init__(self, key: Scalar | Text, value: Scalar | Text | None, where: str):
         self.key, self.value, self.where = key, value, where
         self.clear()
 
     def clear(self) -> None:
         """Remove all items."""
-        self.entries: dict[int, Any] = {}
-        self.order: list[int] = []  # the keys by position; shorter than the entries if positions have changed
+        self.entries: dict[int | bytes, Any] = {}
+        self.order: list = []  # the keys by position; shorter than the entries if positions have changed
 
     def length(self) -> int:
         """Return the number of items."""
         return len(self.entries)
 
-    def contains(self, key: int) -> bool:
+    def _fitted(self, key: Any) -> Any:
+        """Return a key; raises OverflowError if its type cannot hold it."""
+        return key if isinstance(self.key, Text) else narrow(key, self.key, self.where)
+
+    def contains(self, key: int | bytes) -> bool:
         """Whether a key is present."""
         return key in self.entries
 
-    def remove(self, key: int) -> bool:
+    def remove(self, key: int | bytes) -> bool:
         """Remove a key; returns whether it was present."""
         if key not in self.entries:
             return False
@@ -90,7 +104,7 @@ class PlainMap:
         self.order = []
         return True
 
-    def key_at(self, index: int) -> int:
+    def key_at(self, index: int) -> Any:
         """Return the key at a position."""
         if not 0 <= index < len(self.entries):
             raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.entries) - 1}")
@@ -102,19 +116,14 @@ class PlainMap:
         """Return the value at a position."""
         return self.entries[self.key_at(index)]
 
-    def get(self, key: int, default: Any) -> Any:
+    def get(self, key: int | bytes, default: Any) -> Any:
         """Return the value of a key, or the default."""
         return self.entries.get(key, default)
 
-    def put(self, key: int, value: Any) -> None:
+    def put(self, key: int | bytes, value: Any) -> None:
         """Set the value of a key."""
-        key = narrow(key, self.key, self.where)
-        if self.value.is_float:
-            value = kept(value)
-        else:
-            value = narrow(value, self.value, self.where)
-            value = bool(value) if self.value.name == "boolean" else value
-        self.entries[key] = value
+        key = self._fitted(key)
+        self.entries[key] = _stored(value, self.value, self.where)
 
     def stored(self) -> list:
         """Return the keys as the state's table has them; operators see all of them as integers."""
@@ -126,15 +135,15 @@ class PlainMap:
 
 
 class PlainSet(PlainMap):
-    """Distinct integers in insertion order."""
+    """Distinct integers or texts in insertion order."""
 
     __slots__ = ()
 
-    def add(self, key: int) -> bool:
+    def add(self, key: int | bytes) -> bool:
         """Add a key; returns whether it is new."""
         if key in self.entries:
             return False
-        self.entries[narrow(key, self.key, self.where)] = None
+        self.entries[self._fitted(key)] = None
         return True
 
     at = PlainMap.key_at
@@ -145,20 +154,20 @@ class PlainSet(PlainMap):
 
 
 class PlainCounter(PlainMap):
-    """Integer keys to counts in insertion order."""
+    """Integer or text keys to counts in insertion order."""
 
     __slots__ = ()
 
-    def add(self, key: int, count: int) -> int:
+    def add(self, key: int | bytes, count: int) -> int:
         """Add to the count of a key; returns the new count."""
         if key in self.entries:
             count = wrap(self.entries[key] + count)
         else:
-            key = narrow(key, self.key, self.where)
+            key = self._fitted(key)
         self.entries[key] = count
         return count
 
-    def get(self, key: int) -> int:
+    def get(self, key: int | bytes) -> int:
         """Return the count of a key; 0 for an absent one."""
         return super().get(key, 0)
 

@@ -29,6 +29,8 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
         match slot.type:
             case Scalar():
                 values.append("0.0" if slot.type.is_float else "False" if slot.type.name == "boolean" else "0")
+            case Text():
+                values.append("b''")
             case Array(item):
                 one = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
                 values.append(f"[{one}] * {slot.count}")
@@ -95,7 +97,7 @@ def export(resolved: Resolved, rows: list, keys: dict[str, pa.Array]) -> pa.Tabl
     arrays = list(keys.values())
     for field in resolved.arrow():
         values = [getattr(row, field.name) for row in rows]
-        if not isinstance(resolved.state[0][field.name].type, Scalar | Array):
+        if not isinstance(resolved.state[0][field.name].type, Scalar | Text | Array):
             values = [v.export() for v in values]
         fields.append(field)
         arrays.append(pa.array(values, field.type))

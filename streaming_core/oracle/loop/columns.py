@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK, texts_in
+from streaming_core.oracle.loop.containers import GONE
 from streaming_core.oracle.loop.memory_functions import memory_functions
+from streaming_core.oracle.loop.owned import HEAD
 
 
 def word_at(address: int) -> int:
@@ -32,7 +34,8 @@ def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Arra
         case Scalar():
             return pa.array(np.ascontiguousarray(values))
         case Text():
-            assert text is not None
+            if text is None:
+                return _parts(values, slot.type)
             lengths = values["length"].astype(np.int64)
             offsets = np.zeros(len(values) + 1, np.int64)
             np.cumsum(lengths, out=offsets[1:])
@@ -72,13 +75,13 @@ def _queues(raw: np.ndarray, queue: Queue) -> pa.Array:
     heads = raw[:, :24].copy().view(np.int64)
     lengths, before, fields = heads[:, 1] & 0xFFFFFFFF, 0, []
     for scalar in queue.fields.values():
-        chunks = [np.empty(0, scalar.dtype)]
+        dtype = np.dtype(np.int64) if isinstance(scalar, Text) else scalar.dtype
+        chunks = [np.empty(0, dtype)]
         for address, sizes, first in heads.tolist():
             length, capacity = sizes & 0xFFFFFFFF, sizes >> 32
             at = address + capacity * before + first * scalar.width
-            chunks.append(view(at, length * scalar.width).view(scalar.dtype))
-        values = np.concatenate(chunks)
-        fields.append(pa.array(values != 0 if scalar.name == "boolean" else values))
+            chunks.append(view(at, length * scalar.width).view(dtype))
+        fields.append(_parts(np.concatenate(chunks), scalar))
         before += scalar.width
     return _lists(lengths, pa.StructArray.from_arrays(fields, names=list(queue.fields)))
 
@@ -88,25 +91,33 @@ def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:
     lengths = heads[:, 1] & 0xFFFFFFFF
     pairs = [np.empty((n, 2), np.int64) for n in lengths.tolist()]
     for head, live in zip(heads, pairs, strict=True):
-        if len(live) and head[3]:
+        gaps = int(head[3])
+        if len(live) and gaps and 0 in texts_in(kind):
+            places = view(int(head[0]), live.nbytes + 16 * gaps).view(np.int64).reshape(-1, 2)
+            live[:] = places[places[:, 0] != GONE]
+        elif len(live) and gaps:
             memory_functions()["box_live"](head.ctypes.data, live.ctypes.data)
         elif len(live):
             live[:] = view(int(head[0]), live.nbytes).view(np.int64).reshape(-1, 2)
     keys, values = np.concatenate([*pairs, np.empty((0, 2), np.int64)]).T.copy()
     match kind:
         case Set(item):
-            return _lists(lengths, pa.array(keys.astype(item.dtype) if item.name != "boolean" else keys != 0))
+            return _lists(lengths, _parts(keys, item))
         case Map(key, value):
-            held = (
-                values.view(np.float64)
-                if value.is_float
-                else values != 0
-                if value.name == "boolean"
-                else values.astype(value.dtype)
-            )
-            fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": held}
+            is_float = isinstance(value, Scalar) and value.is_float
+            held = values.view(np.float64) if is_float else values
+            fields = {"key": _parts(keys, key), "value": _parts(held, value)}
         case Counter(key):
-            fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": values}
+            fields = {"key": _parts(keys, key), "value": pa.array(values)}
         case TopK():
-            fields = {"key": keys, "score": values}
-    return _lists(lengths, pa.StructArray.from_arrays([pa.array(v) for v in fields.values()], names=list(fields)))
+            fields = {"key": pa.array(keys), "score": pa.array(values)}
+    return _lists(lengths, pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
+
+
+def _parts(words: np.ndarray, kind: Scalar | Text) -> pa.Array:
+    """Parts of containers as operators see them; of texts, the words are addresses of copies (owned.py)."""
+    if isinstance(kind, Scalar):
+        return pa.array(words != 0 if kind.name == "boolean" else words.astype(kind.dtype))
+    blocks = [int(word) for word in words]
+    texts = [view(at + HEAD, word_at(at + 8)).tobytes() if at else b"" for at in blocks]
+    return pa.array(texts, pa.binary())

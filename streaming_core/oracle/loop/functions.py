@@ -14,7 +14,7 @@ from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Sca
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, TEXT, RowKind
 from streaming_core.language.typed.tree import Function, Node
-from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, scans, sessions, text
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, owned, panes, scans, sessions, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
@@ -49,7 +49,11 @@ _CALLED = {
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "box_remove", "counter_add", "set_add",
         "top_offer", "box_get", "box_item", "queue_slot", "queue_column", "queue_popleft", "queue_clear",
+        "box_find_text", "box_get_text", "box_put_at_text", "box_put_text", "box_put_text_at_text", "box_clear_texts",
+        "box_remove_texts", "box_item_text", "counter_add_text", "set_add_text", "queue_popleft_texts",
+        "queue_clear_texts",
     ),
+    owned: ("text_own", "text_seen", "text_put", "text_settle"),
 }  # fmt: skip
 WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() for name in names}
 
@@ -180,6 +184,9 @@ class Functions(Printer):
     def s_setfield(self, node: Node) -> None:
         """Add a store to a field of a row."""
         row, value = self.operands(node)
+        if isinstance(node.data.type, Text):
+            self.add(f"_text_put(_ctx, {row} + {node.data.offset}, {value})")
+            return
         self.add(f"_value = {value}")
         self.add(self.store(node.data.type, f"{row} + {node.data.offset}", "_value"))
 
@@ -229,7 +236,10 @@ class Functions(Printer):
         self.add(f"_at = _queue_slot(_ctx, _queue, ({', '.join(map(str, widths))},))")
         for i, slot in enumerate(node.data):
             place = f"_queue_column(_queue, {before(declared, slot.name)}) + _at * {slot.type.width}"
-            self.add(self.store(slot.type, place, f"_c{i}"))
+            if isinstance(slot.type, Text):
+                self.add(f"_put({place}, _text_own(_ctx, _c{i}))")
+            else:
+                self.add(self.store(slot.type, place, f"_c{i}"))
 
     def s_key(self, node: Node) -> None:
         """Add a key of the row."""
@@ -467,11 +477,14 @@ class Functions(Printer):
                 return f"(_get({at}), _get({at} + 8))"
             return f"(_get({at}) != 0)" if slot.type.name == "boolean" else f"_get({at})"
         if isinstance(slot.type, Text):
-            return self.text_at(row, slot.offset)
+            at = f"{row} + {slot.offset}"
+            return f"_text_seen(_ctx, _get({at}))" if kind.role == "state" else self.text_at(row, slot.offset)
         return self.load(slot.type, f"{row} + {slot.offset}")
 
-    def of_queue(self, node: Node, field: str, scalar: Scalar) -> str:
+    def of_queue(self, node: Node, field: str, scalar: Scalar | Text) -> str:
         """Return a field of a row in a queue."""
+        if isinstance(scalar, Text):
+            return f"_text_seen(_ctx, {self.of_queue(node, field, i64)})"
         queue, position = self.operands(node)
         if self.in_search:
             name = f"_queue_at_{scalar.name}"
@@ -587,25 +600,43 @@ class Functions(Printer):
         if node.data == "length":
             return f"_get_u32({box} + 8)"
         if isinstance(kind.type, Queue):
+            texts = [f"{before(kind.type, name)}," for name, of in kind.type.fields.items() if isinstance(of, Text)]
+            if texts and node.data == "popleft":
+                return f"_queue_popleft_texts(_ctx, {box}, ({' '.join(texts)}), {site})"
+            if texts:
+                return f"_queue_clear_texts(_ctx, {box}, ({' '.join(texts)}))"
             return f"_queue_popleft(_ctx, {box}, {site})" if node.data == "popleft" else f"_queue_clear({box})"
         if node.data in ("add", "put", "offer"):
             return self._change(node, box, values, site)
-        _, value = _pair(kind.type)
+        return self._box_method(node, box, values, site)
+
+    def _box_method(self, node: Node, box: str, values: list[str], site: int) -> str:
+        """Return the call that reads or empties a set, map, counter or top-k."""
+        kind = node.args[0].kind
+        key, value = _pair(kind.type)
+        texts = (isinstance(key, Text), isinstance(kind.type, Map) and isinstance(value, Text))
         match node.data:
             case "clear":
-                return f"_box_clear({box})"
-            case "remove":
-                return f"_box_remove({box}, {values[0]})"
-            case "contains":
-                return f"(_box_find({box}, {values[0]}) >= 0)"
+                return f"_box_clear_texts(_ctx, {box}, {texts[0]}, {texts[1]})" if any(texts) else f"_box_clear({box})"
             case "at" | "key_at" | "value_at" | "score_at":
                 is_value = node.data in ("value_at", "score_at")
-                word = f"_box_item(_ctx, {box}, {values[0]}, {8 if is_value else 0}, {site})"
-                return self.seen(word, value) if is_value else word
+                of_text = "_text" * texts[0]
+                word = f"_box_item{of_text}(_ctx, {box}, {values[0]}, {8 if is_value else 0}, {site})"
+                return self.seen(word, value if is_value else key if texts[0] else i64)
+        place = f"_box_find_text(_ctx, {box}, {values[0]})" if texts[0] else f"_box_find({box}, {values[0]})"
+        match node.data:
+            case "contains":
+                return f"({place} >= 0)"
+            case "remove" if any(texts):
+                return f"_box_remove_texts(_ctx, {box}, {place}, {texts[0]}, {texts[1]})"
+            case "remove":
+                return f"_box_remove(_ctx, {box}, {place})"
             case "get" if isinstance(kind.type, Counter):
-                return f"_box_get({box}, {values[0]}, 0)"
+                return f"_box_get({box}, {place}, 0)"
+            case "get" if texts[1]:
+                return f"_box_get_text(_ctx, {box}, {place}, {values[1]})"
             case "get":
-                return self.seen(f"_box_get({box}, {values[0]}, {self.bits(value, values[1])})", value)
+                return self.seen(f"_box_get({box}, {place}, {self.bits(value, values[1])})", value)
         raise AssertionError(node.data)
 
     def _ring_method(self, node: Node, ring: str, values: list[str], site: int) -> str:
@@ -630,12 +661,22 @@ class Functions(Printer):
         match name:
             case "offer":
                 return f"_top_offer(_ctx, {box}, {', '.join(values)}, {kind.count})"
+            case "add" if isinstance(key, Text):
+                add = "_set_add_text" if isinstance(kind.type, Set) else "_counter_add_text"
+                return f"{add}(_ctx, {box}, {', '.join(values)})"
             case "add" if isinstance(kind.type, Set):
                 return f"_set_add(_ctx, {box}, {values[0]}, {key.low}, {key.high}, {site})"
             case "add":
                 return f"_counter_add(_ctx, {box}, {', '.join(values)}, {key.low}, {key.high}, {site})"
         # Both operands have their value before either of them fails to fit.
+        if isinstance(key, Text) and isinstance(value, Text):
+            return f"_box_put_text_at_text(_ctx, {box}, {', '.join(values)})"
+        if isinstance(value, Text):
+            return f"_box_put_text(_ctx, {box}, {', '.join(values)}, ({key.low}, {key.high}), {site})"
         word = i64 if value.is_float else value
+        if isinstance(key, Text):
+            bits, bounds = self.bits(value, values[1]), f"({word.low}, {word.high})"
+            return f"_box_put_at_text(_ctx, {box}, {values[0]}, {bits}, {bounds}, {site})"
         bounds = f"({key.low}, {key.high}), ({word.low}, {word.high})"
         return f"_box_put(_ctx, {box}, {values[0]}, {self.bits(value, values[1])}, {bounds}, {site})"
 
@@ -650,8 +691,10 @@ class Functions(Printer):
         """Return a value as the word that a container stores."""
         return f"_int(_float_bits(_float({value})))" if scalar.is_float else f"_int({value})"
 
-    def seen(self, word: str, scalar: Scalar) -> str:
+    def seen(self, word: str, scalar: Scalar | Text) -> str:
         """Return a container's word as an operator sees it."""
+        if isinstance(scalar, Text):
+            return f"_text_seen(_ctx, {word})"
         return f"_bits_float({word})" if scalar.is_float else f"({word} != 0)" if scalar.name == "boolean" else word
 
     def e_call(self, node: Node) -> str:
@@ -704,7 +747,7 @@ def before(queue: Queue, field: str) -> int:
     return sum(queue.fields[name].width for name in names[: names.index(field)])
 
 
-def _pair(container: Any) -> tuple[Scalar, Scalar]:
+def _pair(container: Any) -> tuple[Any, Any]:
     """The types of the two words of an item: of a set or map, a counter or top-k."""
     match container:
         case Set(item):

@@ -1,16 +1,17 @@
 """The layout of the blocks of memory that the loop works on: offsets, in bytes.
 
 NEXT_TEXT is the end of the batch's texts, where a copy of another text goes. SCRATCH is the begin of the texts that the
-present event builds, and SCRATCH_AT their end. The windowed words serve panes.py.
+present event builds, and SCRATCH_AT their end. WAITING and FREE are lists (owned.py). The windowed words serve
+panes.py.
 """
 
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
-    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, NEXT_TEXT, COPIES, TAKEN,
-    SCRATCH, SCRATCH_AT,
-) = range(0, 184, 8)  # fmt: skip
-HEAD_BYTES = 192
+    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, NEXT_TEXT, COPIES, TAKEN, SCRATCH, SCRATCH_AT, WAITING, FREE,
+) = range(0, 200, 8)  # fmt: skip
+SIZES = 32  # words of FREE
+HEAD_BYTES = 448
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
 EMITTER_BYTES = 64  # one to a cache line

@@ -122,7 +122,7 @@ class Loop:
 
         Each operator first takes the rows that earlier operators flushed.
         """
-        # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
+        # A flush sees states only; their texts lie outside of any batch.
         text = np.zeros(_PADDING, np.uint8)
         if self._flush is None:
             return self.output_schema.empty_table()

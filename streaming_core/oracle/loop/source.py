@@ -57,7 +57,8 @@ class Source(Windowed):
                     [(is_text, key)] = fields
                     find = f"_{'text' if is_text else 'integer'}_state(_ctx, {address}, {key})"
             work.maps.append((operator, table))
-            body = [*before, f"{function}(_ctx, _row, {find}, 0)"]
+            body = ["_text_settle(_ctx)"] if program.records[operator.kept].keeps_texts else []
+            body += [*before, f"{function}(_ctx, _row, {find}, 0)"]
             if "flush" in operator.functions:
                 flushed = self.function_name(program.operator(operator, "flush"))
                 flush = f"_flush_{i}"

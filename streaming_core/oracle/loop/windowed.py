@@ -331,6 +331,7 @@ def {name}:
         update = self.function_name(program.operator(operator, f"update_{stream}"))
         self.work.sites.append(f"operator {operator.name}, event {{seq}}: {{error}} (ts)")
         beyond = "({} - _size) // _advance + 1"
+        settle = "\n    _text_settle(_ctx)" if any(program.records[s].keeps_texts for s in window.states) else ""
         low = "_ts" if len(window.states) == 1 else f"_low_mark(_w, {len(window.states)})"
         meets = f"{update}(_ctx, _row, _entry{names['states']}, 0)"
         if window.kind == "multi":
@@ -343,7 +344,7 @@ def {name}:
             f"""
 @_compiled
 def _take_$i_{stream}(_ctx, _row):
-    _w = $w
+    _w = $w{settle}
     _ts = _fit(_ctx, {ts}, {-MOST}, {MOST}, {len(self.work.sites) - 1})
     _advance, _size = _get(_w + {layout.W_ADVANCE}), _get(_w + {layout.W_SIZE})
     if _ts > _get(_w + {layout.WINDOWS_BYTES + 8 * stream}):

@@ -68,7 +68,8 @@ class Workspace:
     @property
     def names_texts(self) -> bool:
         """Whether outputs may refer to texts outside the batch."""
-        return self.program.makes_texts or bool(self.windows)
+        states = [self.program.records[o.kept] for o in self.operators if o.state is not None]
+        return self.program.makes_texts or bool(self.windows) or any(state.keeps_texts for state in states)
 
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink alone takes the rows of the last operator, and no others."""
@@ -104,6 +105,7 @@ class Workspace:
             self._functions["windows_release"](words.ctypes.data)
             self.open_windows(bounds, words)
         self._functions["release_arena"](self.ctx)
+        self.context[layout.WAITING // 8 : layout.FREE // 8 + layout.SIZES] = 0
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
         for i in range(len(self.operators)):

@@ -204,7 +204,7 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// `texts`, for a program with windows: writable bytes. They start with every block's text, have room for new texts, and end
+    /// `texts`, for a program with windows or with texts in states: writable bytes. They start with every block's text, have room for new texts, and end
     /// with 64 bytes of padding.
     #[new]
     #[pyo3(signature = (program, options, texts = None))]

@@ -40,6 +40,7 @@ class Item:
 @record
 class Held:
     waiting: Queue[Item]
+    names: Map[text, text]
 
 
 @record
@@ -181,7 +182,7 @@ REFUSED = {
         # Stores.
         ("row.a = 1", "cannot assign to Event.a: the row is read-only here"),
         ("state.few = row.items",
-         "cannot assign to State.few, which is not a scalar field; assign to single items: few[i] = ..."),
+         "cannot assign to State.few, which is neither a scalar nor a text; assign to single items: few[i] = ..."),
         ("state.missing = 1", "State has no field 'missing'; it has n, x, few, last, seen, values, counts, best"),
         ("state.n = 0.5", "cannot store a float in State.n, which holds u8; convert it with int(...)"),
         ("state.x = row.line", "cannot store a text in State.x, which holds f64"),
@@ -302,10 +303,12 @@ REFUSED = {
         ("print(row.a)",
          "cannot call print(); emit rows with out.emit(...), or inspect an operator's input with `streaming-core "
          "record`"),
-        ("state.seen.put(1, 2)", "a set has no method put with 2 arguments; it has add(integer), at(integer), clear()"),
-        ("state.seen.add(1, 2)", "a set has no method add with 2 arguments; it has add(integer), at(integer), clear()"),
+        ("state.seen.put(1, 2)",
+         "a set has no method put with 2 arguments; it has add(key), remove(key), at(integer), clear()"),
+        ("state.seen.add(1, 2)",
+         "a set has no method add with 2 arguments; it has add(key), remove(key), at(integer), clear()"),
         ("state.counts.get(1, 2)",
-         "a counter has no method get with 2 arguments; it has add(integer, integer), get(integer), "
+         "a counter has no method get with 2 arguments; it has add(key, integer), remove(key), get(key), "
          "key_at(integer), value_at(integer), clear()"),
         ("state.seen.add(0.5)", "a float is not an integer; convert it with int(...)"),
         ("state.last.append(0.5)", "cannot store a float in State.last, which holds i64; convert it with int(...)"),
@@ -408,13 +411,14 @@ REFUSED = {
         ("for i in enumerate(row.items):\n    pass",
          "`for i in enumerate(row.items):`: operators do not support for loops with else or over anything but "
          "range(...), queues and text.split(...); write for i in range(len(...))"),
-        ("state.seen = 1", "cannot assign to State.seen, which is not a scalar field; write an entry with add(x)"),
+        ("state.seen = 1",
+         "cannot assign to State.seen, which is neither a scalar nor a text; write an entry with add(x)"),
         ("state.values[1] = 2.0", "cannot assign to an item of a map; write an entry with put(key, value)"),
         ("x = state.values[1]", "cannot index a map; use get(key, default), key_at(i) or value_at(i)"),
         ("state.counts[row.a] += 1", "cannot index a counter; use get(key), key_at(i) or value_at(i)"),
         ("state.last.pop()", "a ring has no method pop with 0 arguments; it has append(value), clear()"),
         ("state.values.items()",
-         "a map has no method items with 0 arguments; it has get(integer, value), put(integer, value), "
+         "a map has no method items with 0 arguments; it has get(key, value), put(key, value), remove(key), "
          "key_at(integer), value_at(integer), clear()"),
         ("x = row['a']", "read a field of a row by its name: row.field"),
         ("x = k", "unknown name 'k'; read the parameter as app.params.k"),
@@ -443,6 +447,8 @@ REFUSED = {
         ("for one in state.waiting:\n    one = 3  # here",
          "cannot assign to one in a loop over state.waiting; use another variable"),
         ("x = state.waiting[0]", "read a row of a queue field by field: queue[i].field"),
+        ("state.names.put(1, row.line)", "an integer is no key of Held.names, whose keys are texts"),
+        ("state.names.put(row.line, 1)", "cannot store an integer in Held.names, which holds a text"),
         ("x = state.waiting[0].missing", "Item has no field 'missing'; it has k, y"),
         ("x = state.waiting[0:1]", "slicing works only on a text, not on a queue"),
         ("x = state.waiting.n", "a queue has no field 'n'; it has append(field=value, ...), popleft(), clear()"),
@@ -560,14 +566,18 @@ DECLARED = [
      "an output"),
     ("    n: u8\n",
      "    n: text\n",
-     r"NAME.py:\d+: record State: n is a Text, which no table can hold; use the text as a key \(key_by\), or let "
-     "the generator replace it by a number"),
+     r"NAME.py:\d+: record State: n is a Text, which no table can hold; use it as the key of the table, or let the "
+     "generator replace it by a number"),
+    ("    seen: Set[i64]\n",
+     "    seen: Map[text, i64]\n",
+     r"NAME.py:\d+: record State: seen is a Map of texts, which no table can hold; use it as the key of the "
+     "table, or let the generator replace it by a number"),
     ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: record Event: a is a Set, which no event can hold"),
     ("    seen: Set[i64]\n",
      "    seen: Queue[Item]\n", r"NAME.py:\d+: record State: seen is a Queue, which no table can hold"),
     ("    y: f64\n",
-     "    y: text\n",
-     r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, but Item.y is a Text"),
+     "    y: Set[i64]\n",
+     r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars and texts, but Item.y is a Set"),
     ("Queue[Item]", "Queue[i64]", r"NAME.py:\d+: record Held.waiting: items of Queue must be records"),
     (".process(operate, State, Output)",
      ".flat_map(operate, Output, scratch=Held)",

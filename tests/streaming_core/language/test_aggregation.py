@@ -292,7 +292,6 @@ def test_durations_use_the_application_s_unit_of_time():
         (lambda stream: stream.select("ts", rank="price").window(tumbling("1m")).top(1, by="ts"),
          "top: the result has a field rank of its own"),
         (lambda stream: stream.window(tumbling("1m")).top(1, by="shop"), "top('shop'): Order has the number fields"),
-        (lambda stream: stream.window(tumbling("1m")).top(1, by="price"), "shop is a Text; leave it out with select"),
         (lambda stream: stream.window(rolling("1m")).aggregate(n=agg.count()), "aggregate does not go with rolling"),
         (lambda stream: stream._app.connect(stream, stream).window(tumbling("1m")).aggregate(n=agg.count()),
          "aggregate takes one stream; unite the streams with union, or write apply"),

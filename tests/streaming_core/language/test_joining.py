@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, f64, i8, i16, i64, record, text, u8
+from streaming_core.api import App, Array, f64, i8, i16, i64, record, text, u8
 from streaming_core.errors import BadInput
 from streaming_core.language.record import Record
 from streaming_core.oracle.interpreter import Interpreter
@@ -209,10 +209,48 @@ def test_an_invalid_join_is_refused(arguments, why):
     assert why in str(refused.value)
 
 
-def test_a_join_keeps_numbers_only():
+@record
+class Several:
+    ts: i64
+    shop: i64
+    items: Array[i64, 3]
+
+
+def test_a_join_keeps_no_arrays():
     app = App("pairs")
-    with pytest.raises(BadInput, match=r"words is no number"):
-        app.join(*app.sources(Order, Note), on="shop", within="1s")
+    with pytest.raises(BadInput, match=r"items is a Array, but a join keeps numbers and texts only"):
+        app.join(*app.sources(Order, Several), on="shop", within="1s")
+
+
+@pytest.mark.parametrize("seed", some(range(3)))
+def test_a_join_keeps_texts(seed):
+    app = App("pairs")
+    notes = [Record(name, dict(Note.fields), None) for name in ("Left", "Right")]
+    app.join(*app.sources(*notes), on="shop", within=9).sink()
+    app.generates(*[lambda *arguments: {}] * 2)
+    r = np.random.default_rng(seed)
+    words = [b"", b"a", b"ab", "ü".encode() * 40, b"x" * 3000]
+    n = 400
+    rows = [
+        {"seq": seq, "ts": seq // 2, "shop": int(r.integers(0, 3)), "words": words[r.integers(0, 5)],
+         "stream": int(r.integers(0, 2))}
+        for seq in range(n)
+    ]  # fmt: skip
+    table = table_of(app, {name: [row[name] for row in rows] for name in app.event.resolve({}).arrow(("seq",)).names})
+    case = Case(app, app.bind(), table)
+    expected = [
+        (row["seq"], row["ts"], row["shop"], *(pair[:: 1 if row["stream"] else -1]))
+        for row in rows
+        for other in rows[: row["seq"]]
+        if (other["shop"], other["stream"]) == (row["shop"], 1 - row["stream"]) and row["ts"] - other["ts"] <= 9
+        for pair in [(other["words"], row["words"])]
+    ]
+    assert [tuple(row[name] for name in row if name != "sub") for row in case.outputs.to_pylist()] == expected
+    compare("pairs", case.outputs, Loop(app, app.bind()).process(table), "outputs")
+    swapped = [{"event": event, "owners": {"join": [event // 30 % 2]}} for event in range(0, n, 30)]
+    for threads, parallelism in ((1, "vsn"), (2, "vsn"), (2, "sn"), (2, "vsn_esg")):
+        schedule = swapped if threads > 1 else []
+        case.check(Pinned(app="pairs", threads=threads, batch=7, parallelism=parallelism, schedule=schedule), 100)
 
 
 @record

@@ -13,7 +13,8 @@ use crate::memory::fallible::{boxed, zeroed_words};
 #[derive(Debug)]
 pub struct ArenaHeader {
     pub alloc: extern "C" fn(*mut ArenaHeader, i64) -> *mut u8,
-    pub owner: *mut u8,
+    /// Kernels' own: the lists of blocks of texts, or null (kernels/owned.py).
+    pub texts: *mut u8,
 }
 
 const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
@@ -62,7 +63,7 @@ impl Arena {
 
     fn beginning(block: usize) -> Option<Self> {
         let inner = boxed(ArenaState {
-            header: ArenaHeader { alloc: allocate, owner: null_mut() },
+            header: ArenaHeader { alloc: allocate, texts: null_mut() },
             blocks: Vec::new(),
             block,
             chunks: Vec::new(),

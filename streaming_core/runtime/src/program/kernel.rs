@@ -365,7 +365,7 @@ macro_rules! layouts {
 
 layouts! {
     Emitter 64 { rows 0, len 8, cap 16, grow 24, origin 32, dropped 40, owner 48, home 56 }
-    ArenaHeader 16 { alloc 0, owner 8 }
+    ArenaHeader 16 { alloc 0, texts 8 }
     BatchContext 96 {
         rows 0, n 8, places 16, states 24, text 32, emitter 40, arena 48, seq 56, error_at 64, error 72, error_len 80
     }

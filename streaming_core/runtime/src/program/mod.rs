@@ -213,8 +213,8 @@ pub enum KeyKind {
     Text,
 }
 
-/// The offset of a growing container's head in a row, and whether an index follows its entries.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// Something that grows in a row: a container or a text. The offset of its head, and whether an index follows its entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growing {
     pub offset: usize,
@@ -223,14 +223,25 @@ pub struct Growing {
     /// For a queue, which has no entries, the widths of its columns.
     #[serde(default)]
     pub columns: Vec<usize>,
+    /// Which of these are texts: the key (0) and the value (1) of entries, or columns of a queue, by number.
+    #[serde(default)]
+    pub texts: Vec<usize>,
+    /// Whether it is no container but a text: one word.
+    #[serde(default)]
+    pub plain: bool,
 }
 
 impl Growing {
     /// The bytes of a head.
     pub const HEAD: usize = 32;
 
+    /// Bytes of its head in a row.
+    pub fn head(&self) -> usize {
+        if self.plain { 8 } else { Self::HEAD }
+    }
+
     fn fits(&self, bytes: usize) -> bool {
-        self.offset.checked_add(Self::HEAD).is_some_and(|end| end <= bytes)
+        self.offset.checked_add(self.head()).is_some_and(|end| end <= bytes)
     }
 }
 
@@ -406,7 +417,11 @@ impl Program {
             if table.stride == 0 || table.rows > u32::MAX as usize || table.rows.checked_mul(table.stride).is_none() {
                 return invalid(format!("table {} has an invalid size", table.name));
             }
-            if !table.growing.iter().all(|head| head.fits(table.stride) && head.columns.is_empty()) {
+            if !table
+                .growing
+                .iter()
+                .all(|head| head.fits(table.stride) && head.columns.is_empty() && head.texts.is_empty() && !head.plain)
+            {
                 return invalid(format!("a container of table {} lies outside its rows or is a queue", table.name));
             }
         }

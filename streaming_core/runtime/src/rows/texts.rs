@@ -1,7 +1,7 @@
 //! Texts that are made while a block is processed: copies of texts from elsewhere, where rows can name them.
 //!
-//! A row names a text by its offset in the block's text. A window emits a key that was read in an earlier block, and an
-//! operator a literal or a text that it has built. So a copy of it goes behind the block's text. The memory is reserved for all offsets of 32 bits; only the used part becomes real
+//! A row names a text by its offset in the block's text. An operator may emit a text from elsewhere, such as the key
+//! of a window, a literal, or a text that it has built. So a copy of it goes behind the block's text. The memory is reserved for all offsets of 32 bits; only the used part becomes real
 //! memory. When the next block starts, the texts of the last one are dropped, because all of its rows are delivered.
 
 use crate::error::RunError;

@@ -70,11 +70,13 @@ impl ContainerHead {
         Ok(Cow::Owned(entries))
     }
 
-    /// A block of this capacity with these entries, in memory that `alloc` gives, zeroed and aligned; 0 for none.
+    /// A block of this capacity with these entries, in memory that `alloc` gives, zeroed and aligned; 0 for none. `indexed_by`
+    /// says by which number the index finds a key.
     pub fn put_back(
         &self,
         entries: &[u8],
         indexed: bool,
+        indexed_by: impl Fn(u64) -> u64,
         alloc: impl FnOnce(usize) -> *mut u8,
     ) -> Result<u64, RunError> {
         debug_assert!(self.is_sound(indexed) && entries.len() == self.length * ENTRY);
@@ -91,7 +93,7 @@ impl ContainerHead {
             let index = &mut memory[words..];
             for (number, entry) in entries.chunks_exact(ENTRY).enumerate() {
                 let key = u64::from_le_bytes(entry[..8].try_into().expect("the slice has 8 bytes"));
-                enter(index, 2 * self.capacity - 1, number as u32, key);
+                enter(index, 2 * self.capacity - 1, number as u32, indexed_by(key));
             }
         }
         Ok(block as usize as u64)
@@ -111,7 +113,7 @@ fn gaps_up_to(tree: &[u32], mut places: usize) -> u32 {
 /// Removes from a copy of a head what depends on where its memory lies, and the gaps, which packing closes.
 pub fn forget_places(head: &mut [u8], growing: &Growing) {
     head[..8].fill(0);
-    if growing.columns.is_empty() {
+    if growing.columns.is_empty() && !growing.plain {
         head[16..32].fill(0);
     }
 }
@@ -124,7 +126,62 @@ fn room(bytes: usize, alloc: impl FnOnce(usize) -> *mut u8) -> Result<*mut u8, R
 /// The offset, in the head of a queue, of the place of its first row.
 const FIRST: usize = 16;
 
-/// Appends the content of a container, in words: its entries, or the rows of a queue. Each column starts at a word.
+/// A word that is a text, as kernels keep it (kernels/owned.py): the address of its block, or 0 if the text is empty.
+/// The first word of a block is the length and, above it, the hash. The bytes follow. The size follows from the length.
+mod text {
+    use super::{RunError, TryReserveError, room};
+
+    const SMALLEST: usize = 32;
+    /// Bytes of a block that are not the text's: the first word, and those that can be read behind the text.
+    const AROUND: usize = 24;
+
+    /// The first word of a block; 0 for an empty text.
+    ///
+    /// # Safety
+    /// The word is a text, and no kernel changes it meanwhile.
+    pub unsafe fn head(word: u64) -> u64 {
+        // SAFETY: as the caller says.
+        if word == 0 { 0 } else { unsafe { *(word as usize as *const u64) } }
+    }
+
+    /// Words of a block with this first word that a packed text has.
+    fn words(head: u64) -> usize {
+        1 + (head as u32 as usize).div_ceil(8)
+    }
+
+    /// Appends a text, and leaves 0 in its place.
+    ///
+    /// # Safety
+    /// As for `head`.
+    pub unsafe fn pack(word: u64, out: &mut Vec<u64>) -> Result<(), TryReserveError> {
+        // SAFETY: as the caller says.
+        let head = unsafe { head(word) };
+        let block = match head {
+            0 => &[0][..],
+            // SAFETY: a block is aligned, and has more bytes than its text's whole words.
+            _ => unsafe { std::slice::from_raw_parts(word as usize as *const u64, words(head)) },
+        };
+        out.try_reserve(block.len())?;
+        out.extend_from_slice(block);
+        Ok(())
+    }
+
+    /// The word of the text that comes first in `items`, and the number of its words there.
+    pub fn unpack(items: &[u64], alloc: impl FnOnce(usize) -> *mut u8) -> Result<(u64, usize), RunError> {
+        if items[0] == 0 {
+            return Ok((0, 1));
+        }
+        let packed = &items[..words(items[0])];
+        let bytes = (items[0] as u32 as usize + AROUND).next_power_of_two().max(SMALLEST);
+        let block = room(bytes, alloc)?.cast::<u64>();
+        // SAFETY: the block has these words, and no other thread knows it.
+        unsafe { std::ptr::copy_nonoverlapping(packed.as_ptr(), block, packed.len()) };
+        Ok((block as usize as u64, packed.len()))
+    }
+}
+
+/// Appends the content of a container, in words: its entries, or the rows of a queue. Each column starts at a word. The texts
+/// of the entries follow, or those of the column; in their places are zeros. A text has its own content only.
 ///
 /// # Errors
 /// There is no memory for them.
@@ -132,26 +189,41 @@ const FIRST: usize = 16;
 /// # Safety
 /// `head` is that of a kernels' container, laid out as `growing` says, and no kernel is at it.
 pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Result<(), TryReserveError> {
+    if growing.plain {
+        // SAFETY: as the caller says.
+        return unsafe { text::pack(head.cast::<u64>().read(), out) };
+    }
     // SAFETY: as the caller says.
     let bytes = unsafe { std::slice::from_raw_parts(head, Growing::HEAD) };
     let container = ContainerHead::read(bytes);
-    let mut append = |from: *const u8, bytes: usize| {
+    let mut append = |from: *const u8, bytes: usize, texts: &[usize], step: usize| {
         let before = out.len();
         out.try_reserve(bytes.div_ceil(8))?;
         out.resize(before + bytes.div_ceil(8), 0);
         // SAFETY: there are so many bytes in the block, and room for them behind `before`.
         unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(before).cast(), bytes) };
+        if texts.is_empty() {
+            return Ok(());
+        }
+        for at in (before..out.len()).step_by(step) {
+            for of in texts {
+                let word = std::mem::take(&mut out[at + of]);
+                // SAFETY: as the caller says.
+                unsafe { text::pack(word, out) }?;
+            }
+        }
         Ok(())
     };
     if growing.columns.is_empty() {
         // SAFETY: as the caller says.
         let entries = unsafe { container.entries() }?;
-        return append(entries.as_ptr(), entries.len());
+        return append(entries.as_ptr(), entries.len(), &growing.texts, ENTRY / 8);
     }
     let first = u64::from_le_bytes(bytes[FIRST..FIRST + 8].try_into().expect("the slice has 8 bytes")) as usize;
     let mut column = container.block as usize as *const u8;
-    for width in growing.columns.iter().filter(|_| container.length > 0) {
-        append(column.wrapping_add(first * width), container.length * width)?;
+    for (number, width) in growing.columns.iter().enumerate().filter(|_| container.length > 0) {
+        let texts: &[usize] = if growing.texts.contains(&number) { &[0] } else { &[] };
+        append(column.wrapping_add(first * width), container.length * width, texts, 1)?;
         column = column.wrapping_add(container.capacity * width);
     }
     Ok(())
@@ -166,29 +238,58 @@ pub unsafe fn unpack(
     head: *mut u8,
     growing: &Growing,
     items: &[u64],
-    alloc: impl FnOnce(usize) -> *mut u8,
+    mut alloc: impl FnMut(usize) -> *mut u8,
 ) -> Result<usize, RunError> {
+    if growing.plain {
+        let (word, used) = text::unpack(items, alloc)?;
+        // SAFETY: as the caller says.
+        unsafe { head.cast::<u64>().write(word) };
+        return Ok(used);
+    }
     // SAFETY: as the caller says.
     let bytes = unsafe { std::slice::from_raw_parts_mut(head, Growing::HEAD) };
     let container = ContainerHead::read(bytes);
+    // Words, with the texts of every `step` of them put back; and how many items that were.
+    let mut put_back = |count: usize, items: &[u64], texts: &[usize], step: usize| -> Result<_, RunError> {
+        let (mut words, mut used) = (items[..count].to_vec(), count);
+        for at in (0..count).step_by(step).filter(|_| !texts.is_empty()) {
+            for of in texts {
+                let (word, more) = text::unpack(&items[used..], &mut alloc)?;
+                (words[at + of], used) = (word, used + more);
+            }
+        }
+        Ok((words, used))
+    };
     if growing.columns.is_empty() {
-        let words = container.length * ENTRY / 8;
+        let (words, used) = put_back(container.length * ENTRY / 8, items, &growing.texts, ENTRY / 8)?;
         // SAFETY: words are bytes.
-        let entries = unsafe { std::slice::from_raw_parts(items[..words].as_ptr().cast(), 8 * words) };
-        bytes[..8].copy_from_slice(&container.put_back(entries, growing.indexed, alloc)?.to_le_bytes());
-        return Ok(words);
+        let entries = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 8 * words.len()) };
+        let has_text_keys = growing.texts.contains(&0);
+        let indexed_by = |key: u64| match has_text_keys {
+            // SAFETY: the key has just been made.
+            true => (unsafe { text::head(key) }) >> 32,
+            false => key,
+        };
+        let block = container.put_back(entries, growing.indexed, indexed_by, alloc)?;
+        bytes[..8].copy_from_slice(&block.to_le_bytes());
+        return Ok(used);
     }
     let mut used = 0;
     bytes[FIRST..FIRST + 8].fill(0);
     if container.capacity > 0 {
+        let mut columns = Vec::new();
+        for (number, width) in growing.columns.iter().enumerate() {
+            let texts: &[usize] = if growing.texts.contains(&number) { &[0] } else { &[] };
+            let (words, more) = put_back((container.length * width).div_ceil(8), &items[used..], texts, 1)?;
+            used += more;
+            columns.push(words);
+        }
         let block = room(container.capacity * growing.columns.iter().sum::<usize>(), alloc)?;
         let mut column = block;
-        for width in &growing.columns {
-            let bytes = container.length * width;
-            let held = &items[used..used + bytes.div_ceil(8)];
+        for (words, width) in columns.iter().zip(&growing.columns) {
             // SAFETY: a column has room for `capacity` rows, at least as many as there are.
-            unsafe { std::ptr::copy_nonoverlapping(held.as_ptr().cast(), column, bytes) };
-            (used, column) = (used + held.len(), column.wrapping_add(container.capacity * width));
+            unsafe { std::ptr::copy_nonoverlapping(words.as_ptr().cast(), column, container.length * width) };
+            column = column.wrapping_add(container.capacity * width);
         }
         bytes[..8].copy_from_slice(&(block as usize as u64).to_le_bytes());
     }

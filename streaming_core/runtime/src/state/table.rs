@@ -232,7 +232,7 @@ impl Tables {
             entries = others;
             // SAFETY: `&mut self` means that no thread is at its arena.
             let alloc = |bytes| self.arenas[0].with_mut(|arena| unsafe { (*arena).alloc(bytes) });
-            let block = head.put_back(these, container.indexed, alloc)?;
+            let block = head.put_back(these, container.indexed, |key| key, alloc)?;
             rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
         }
         if !entries.is_empty() {
@@ -304,8 +304,9 @@ mod tests {
     use crate::program::Growing;
 
     fn tables() -> Tables {
-        let growing =
-            [(8, true), (40, false)].map(|(offset, indexed)| Growing { offset, indexed, columns: vec![] }).to_vec();
+        let growing = [(8, true), (40, false)]
+            .map(|(offset, indexed)| Growing { offset, indexed, ..Growing::default() })
+            .to_vec();
         let layout = program::TableSpec {
             name: "t".into(),
             rows: 3,
@@ -357,7 +358,7 @@ mod tests {
 
     /// Tables of four rows with a key each.
     fn indexed(key: KeyKind, inserts: bool) -> Tables {
-        let growing = vec![Growing { offset: 8, indexed: false, columns: vec![] }];
+        let growing = vec![Growing { offset: 8, ..Growing::default() }];
         let index = Some(program::IndexSpec { key, inserts });
         let layout = program::TableSpec {
             name: "t".into(),

@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_row_has_few_entries_go_and_rows_have_all() {
         let fields = vec![Key { kind: ColumnKind::I64, offset: 8 }];
-        let growing = [Growing { offset: 0, indexed: false, columns: vec![8] }];
+        let growing = [Growing { columns: vec![8], ..Growing::default() }];
         let shape = Shape::new(&KeySpec { stride: 16, fields }, 32, &growing, true);
         let (mut cell, mut gone) = (Cell::default(), Gone::default());
         let mut touch = |key: i64, ts: i64, start: i64, gone: &mut Gone| {

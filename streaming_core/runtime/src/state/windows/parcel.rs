@@ -12,7 +12,6 @@ use std::mem::offset_of;
 
 use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
-use crate::program::Growing;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::container::{forget_places, pack, unpack};
 use crate::state::windows::OutOfMemory;
@@ -88,7 +87,7 @@ impl Parcel {
             image[offset_of!(EntryHeader, beside) / 8] = 0;
             for growing in shape.growing() {
                 let head = image[(states + growing.offset) / 8..].as_mut_ptr().cast();
-                forget_places(std::slice::from_raw_parts_mut(head, Growing::HEAD), growing);
+                forget_places(std::slice::from_raw_parts_mut(head, growing.head()), growing);
             }
             for growing in shape.growing() {
                 pack(entry.cast::<u8>().add(states + growing.offset), growing, &mut self.words)?;
@@ -203,7 +202,7 @@ impl Reader<'_> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::program::{Key, KeySpec};
+    use crate::program::{Growing, Key, KeySpec};
     use crate::rows::block::Text;
     use crate::rows::column::ColumnKind;
     use crate::state::windows::entry::KeyFields;
@@ -211,14 +210,17 @@ mod tests {
 
     const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
 
-    /// Keys of a text and a number; states of a number, a queue of bytes and words, and a top-k.
+    /// Keys of a text and a number. States of a number, a queue of bytes, words and texts, a top-k, a map of texts, and a
+    /// text.
     fn shape(single: bool) -> Shape {
         let fields = vec![Key { kind: ColumnKind::Text, offset: 8 }, Key { kind: ColumnKind::I64, offset: 16 }];
         let growing = vec![
-            Growing { offset: 8, indexed: false, columns: vec![1, 8] },
-            Growing { offset: 40, indexed: false, columns: vec![] },
+            Growing { offset: 8, columns: vec![1, 8, 8], texts: vec![2], ..Growing::default() },
+            Growing { offset: 40, ..Growing::default() },
+            Growing { offset: 72, indexed: true, texts: vec![0, 1], ..Growing::default() },
+            Growing { offset: 104, plain: true, ..Growing::default() },
         ];
-        Shape::new(&KeySpec { stride: 24, fields }, 72, &growing, single)
+        Shape::new(&KeySpec { stride: 24, fields }, 112, &growing, single)
     }
 
     /// Gives an entry content that hangs on `n`, as kernels would: a queue that does not begin at its first place.
@@ -228,11 +230,21 @@ mod tests {
             let state = entry.cast::<u8>().add(shape.states().start);
             let arena: *mut ArenaHeader = (*BeforeEntry::of(entry)).arena;
             let alloc = |bytes: i64| ((*arena).alloc)(arena, bytes);
+            let text = |length: u8| {
+                if length == 0 {
+                    return 0;
+                }
+                let block = alloc(i64::from(length) + 24);
+                block.cast::<u64>().write(u64::from(n ^ length) << 32 | u64::from(length));
+                (0..length).for_each(|at| block.add(8 + usize::from(at)).write(at ^ n));
+                block as u64
+            };
             state.cast::<u64>().write(u64::from(n));
             let (length, capacity, first) = (u32::from(n % 6), 8, u64::from(n % 3));
             if !n.is_multiple_of(4) {
-                let queue = alloc(72);
+                let queue = alloc(136);
                 (0..72).for_each(|at| queue.add(at).write(n ^ at as u8));
+                (0..8).for_each(|at| queue.add(72).cast::<u64>().add(at).write(text(at as u8 * 5)));
                 state.add(8).cast::<u64>().write(queue as u64);
                 state.add(16).cast::<[u32; 2]>().write([length, capacity]);
                 state.add(24).cast::<u64>().write(first);
@@ -240,6 +252,11 @@ mod tests {
                 (0..2 * u64::from(n % 4)).for_each(|at| best.add(at as usize).write(u64::from(n) << 8 | at));
                 state.add(40).cast::<u64>().write(best as u64);
                 state.add(48).cast::<[u32; 2]>().write([u32::from(n % 4), 3]);
+                let map = alloc(4 * 24).cast::<u64>();
+                (0..2 * (n % 4)).for_each(|at| map.add(at.into()).write(text(at * 9)));
+                state.add(72).cast::<u64>().write(map as u64);
+                state.add(80).cast::<[u32; 2]>().write([u32::from(n % 4), 4]);
+                state.add(104).cast::<u64>().write(text(n));
             }
         }
     }
