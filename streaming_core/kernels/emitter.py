@@ -43,7 +43,7 @@ def convert_values(context, builder, out: EmitterType, emitter, values: types.Ba
             converted.append(cgutils.create_struct_proxy(values.types[i])(context, builder, value).address)
         else:
             text = cgutils.create_struct_proxy(text_type)(context, builder, value)
-            is_home = not (out.homes or values.types[i].made)
+            is_home = not (out.homes or values.types[i].is_foreign)
             offset = text.offset if is_home else _home(context, builder, emitter, text)
             converted.append((builder.trunc(offset, code.I32), builder.trunc(text.length, code.I32)))
     return converted

@@ -15,7 +15,7 @@ from numba.extending import intrinsic, overload, overload_method
 from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.arithmetic import contains, to_float, to_integer
-from streaming_core.kernels.values import ELSEWHERE, TextType, made_type, text_find, text_type
+from streaming_core.kernels.values import ELSEWHERE, TextType, foreign_type, text_find, text_type
 
 _PADDING = bytes(abi.TEXT_PADDING)
 
@@ -25,9 +25,9 @@ def _parts(context, builder, value):
     return held.address, held.length
 
 
-def _made(context, builder, address, length):
+def _foreign(context, builder, address, length):
     """Return a text that lies outside the batch."""
-    text = cgutils.create_struct_proxy(made_type)(context, builder)
+    text = cgutils.create_struct_proxy(foreign_type)(context, builder)
     text.address, text.length, text.offset = address, length, code.i64(ELSEWHERE)
     return text._getvalue()
 
@@ -44,7 +44,7 @@ def _built(context, builder, number, length, *args):
     address = _called(builder, number, *args)
     none = builder.icmp_unsigned("==", address, code.i64(0))
     code.raise_if(context, builder, none, MemoryError, abi.NO_ROOM)
-    return _made(context, builder, builder.inttoptr(address, code.PTR), length)
+    return _foreign(context, builder, builder.inttoptr(address, code.PTR), length)
 
 
 @intrinsic(prefer_literal=True)
@@ -54,9 +54,9 @@ def literal(typingctx, content):
     def codegen(context, builder, signature, args):
         content_bytes = content.literal_value.encode("latin-1")
         constant = cgutils.global_constant(builder, "text", cgutils.make_bytearray(content_bytes + _PADDING))
-        return _made(context, builder, builder.bitcast(constant, code.PTR), code.i64(len(content_bytes)))
+        return _foreign(context, builder, builder.bitcast(constant, code.PTR), code.i64(len(content_bytes)))
 
-    return made_type(content), codegen
+    return foreign_type(content), codegen
 
 
 # --- comparisons and searches --------------------------------------------------------------------------------------
@@ -297,9 +297,9 @@ def decimal(typingctx, value):
         address = _called(builder, abi.TEXT_DECIMAL, args[0], builder.bitcast(place, code.PTR))
         none = builder.icmp_unsigned("==", address, code.i64(0))
         code.raise_if(context, builder, none, MemoryError, abi.NO_ROOM)
-        return _made(context, builder, builder.inttoptr(address, code.PTR), builder.load(place))
+        return _foreign(context, builder, builder.inttoptr(address, code.PTR), builder.load(place))
 
-    return made_type(types.int64), codegen
+    return foreign_type(types.int64), codegen
 
 
 @intrinsic
@@ -308,7 +308,7 @@ def _concat(typingctx, one, other):
         (a, n), (b, m) = (_parts(context, builder, value) for value in args)
         return _built(context, builder, abi.TEXT_CONCAT, builder.add(n, m), a, n, b, m)
 
-    return made_type(one, other), codegen
+    return foreign_type(one, other), codegen
 
 
 @overload(operator.add)
@@ -325,7 +325,7 @@ def _cased(number):
             address, length = _parts(context, builder, args[0])
             return _built(context, builder, number, length, address, length)
 
-        return made_type(text), codegen
+        return foreign_type(text), codegen
 
     return cased
 

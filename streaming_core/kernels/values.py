@@ -42,20 +42,20 @@ class RowType(types.Type):
 class TextType(types.Type):
     """Bytes of the batch's text: address, length, offset from the text's start; of a text elsewhere it is negative.
 
-    A `made` text may lie elsewhere: it is a literal, or an operator has built it.
+    A foreign text may lie elsewhere: it is a literal, or an operator has built it.
     """
 
-    def __init__(self, made: bool = False):
-        self.made = made
-        super().__init__("MadeText" if made else "Text")
+    def __init__(self, is_foreign: bool = False):
+        self.is_foreign = is_foreign
+        super().__init__("ForeignText" if is_foreign else "Text")
 
     def unify(self, typingctx, other):
         """Return the type of a variable that has a text of each type; None if the other one is no text."""
-        return made_type if isinstance(other, TextType) else None
+        return foreign_type if isinstance(other, TextType) else None
 
     def can_convert_to(self, typingctx, other):
         """Return how a text becomes one that may lie elsewhere."""
-        return Conversion.safe if other == made_type else None
+        return Conversion.safe if other == foreign_type else None
 
 
 class ArrayType(types.Type):
@@ -98,7 +98,7 @@ class QueuedType(types.Type):
         super().__init__(f"Queued({queue.name})")
 
 
-text_type, made_type = TextType(), TextType(made=True)
+text_type, foreign_type = TextType(), TextType(is_foreign=True)
 ELSEWHERE = -(1 << 62)  # plus any offset in a text it stays negative
 _structure(RowType, ("address", types.voidptr), ("text", types.voidptr), ("arena", types.voidptr))
 _structure(TextType, ("address", types.voidptr), ("length", types.int64), ("offset", types.int64))
@@ -109,8 +109,8 @@ _structure(QueueType, ("address", types.voidptr), ("arena", types.voidptr))
 _structure(QueuedType, ("columns", types.voidptr), ("capacity", types.int64), ("place", types.int64))
 
 
-@lower_cast(text_type, made_type)
-def _as_made(context, builder, source, target, value):
+@lower_cast(text_type, foreign_type)
+def _as_foreign(context, builder, source, target, value):
     return value
 
 

@@ -120,7 +120,7 @@ def visited(request, txn, out):
         out.emit(word="no", n=0)
 
 
-for app in (made := [pipeline(), windows(), transactions]):
+for app in (APPS := [pipeline(), windows(), transactions]):
     app.generates(lambda params, seed, start, stop: {})
 
 
@@ -134,7 +134,7 @@ def events(count):
     )
 
 
-@pytest.fixture(scope="module", params=made, ids=lambda app: app.name)
+@pytest.fixture(scope="module", params=APPS, ids=lambda app: app.name)
 def case(request):
     app = request.param
     return Case(app, {}, events(900), compile_app(app, {}))

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import validate
+from expectations.files import FIXED
 from expectations.suites import invariants, outputs
 from jobs import load_metrics, validate_outputs
 from reports.site import MENU
@@ -71,6 +72,13 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
     code = judge(world, spark)
     captured = capsys.readouterr()
     return code, captured.out, captured.err.splitlines()
+
+
+def test_rows_that_break_a_rule_have_an_application_and_a_cell():
+    queries = [one["kwargs"].get("unexpected_rows_query") for suite in FIXED.values() for one in suite]
+    assert len(queries) > 10
+    for query in filter(None, queries):
+        assert re.match(r"SELECT app, (min\(cell\) AS )?cell\b", query), query
 
 
 @pytest.mark.slow

@@ -185,7 +185,7 @@ class Expressions(Scope):
             return Node("const", FLOAT, data=value)
         if isinstance(value, str | bytes):
             try:
-                return self.made("const", [], text_bytes(value))
+                return self.new_text("const", [], text_bytes(value))
             except UnicodeEncodeError:
                 raise self.fail(node, f'{value!r} is not UTF-8; write its bytes as b"..."') from None
         reason = f"cannot use a value of type {type(value).__name__}"
@@ -290,7 +290,7 @@ class Expressions(Scope):
         if name is None:
             raise self.foreign(node)
         if name == "add" and left.kind == right.kind == TEXT:
-            return self.made("concat", [left, right])
+            return self.new_text("concat", [left, right])
         left, right = self.number(node, left), self.number(node, right)
         kind = join(left.kind, right.kind)
         if name in ("and", "or", "xor"):
@@ -463,7 +463,7 @@ class Expressions(Scope):
             case "str", [value]:
                 if value.kind != INT:
                     raise self.fail(node, f"str() takes one integer, not {value.kind}")
-                return self.made("decimal", [value])
+                return self.new_text("decimal", [value])
             case "int", [value]:
                 value = self.number(node, value)
                 return Node("truncate", INT, [value]) if value.kind == FLOAT else self.cast(value, INT)
@@ -527,9 +527,9 @@ class Expressions(Scope):
         if name == "find":
             wanted = args[0] if args[0].kind == TEXT else self.integer(node, args[0])
             return Node("find", INT, [owner, wanted, start])
-        return self.made(name, [owner]) if name in ("lower", "upper") else Node(name, kind, [owner, *args])
+        return self.new_text(name, [owner]) if name in ("lower", "upper") else Node(name, kind, [owner, *args])
 
-    def made(self, op: str, args: list[Node], data: bytes | None = None) -> Node:
+    def new_text(self, op: str, args: list[Node], data: bytes | None = None) -> Node:
         """A text that lies neither in an event nor in a state."""
         self.program.makes_texts = True
         return Node(op, TEXT, args, data)
