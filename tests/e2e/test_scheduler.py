@@ -50,7 +50,7 @@ EXPECTED |= dict.fromkeys(("wc/affinity/t2", "sl/owners/t2", "sl/serial/t2"), "n
 EXPECTED |= {"gs/owners/t2": "different", "gs/serial/t2": "failed"}
 OPTIONS = {"applications": "gs,sl,wc,clicks", "executors": "transactional,pooled,pinned,spark", "threads": "2"}
 OPTIONS |= {"schemes": "owners,serial", "channels": "gate", "plans": "replicated", "events": "3000"}
-OPTIONS |= {"data": '{"clicks": "nightly"}', "repetitions": "1", "seconds": "0"}
+OPTIONS |= {"data": '{"clicks": "nightly-clicks"}', "repetitions": "1", "seconds": "0"}
 OPTIONS["params"] = '{"sl": {"n_items": 1}}'  # a transfer needs two accounts: the generator refuses
 
 pytestmark = pytest.mark.e2e
@@ -246,7 +246,7 @@ def test_import_of_a_disordered_csv_file_keeps_late_rows(home, result, clicks):
     assert late
     run_id = result["run_id"]
     plan = json.loads((home.run(run_id) / "plan.json").read_text())
-    assert plan["regression"]["data"] == {"clicks": "nightly"}
+    assert plan["regression"]["data"] == {"clicks": "nightly-clicks"}
     inputs = home.report(run_id, "inputs.html").read_text()
     assert "1 import of 1,000 rows, none set aside" in inputs
     cells = [cell["cell"] for cell in result["cells"] if cell["application"] == "clicks"]

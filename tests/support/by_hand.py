@@ -281,11 +281,11 @@ class Result:
         tables = {}
         for name, (record, rows) in self.state.items():
             keys = [] if None in rows else [key if isinstance(key, tuple) else (key,) for key in sorted(rows)]
-            columns = list(zip(*keys, strict=True))
+            columns = list(zip(*keys, strict=True)) if rows else [()]  # a key of no row counts as one integer
             names = ["key"] if len(columns) == 1 else [f"key_{i}" for i in range(len(columns))]
-            kinds = [pa.binary() if isinstance(column[0], bytes) else pa.int64() for column in columns]
+            kinds = [pa.binary() if any(isinstance(x, bytes) for x in column) else pa.int64() for column in columns]
             fields = [pa.field(*pair, nullable=False) for pair in zip(names, kinds, strict=True)]
-            values = [dict(zip(names, key, strict=True)) for key in keys or [()]]
+            values = [dict(zip(names, key, strict=True)) for key in ([()] if None in rows else keys)]
             for value, key in zip(values, rows if None in rows else sorted(rows), strict=True):
                 value |= {n: exported(v) for n, v in vars(rows[key]).items()}
             tables[name] = pa.Table.from_pylist(values, pa.schema([*fields, *record.resolve(self.params).arrow()]))

@@ -197,7 +197,7 @@ def test_host_with_an_unknown_key_gets_no_password(ssh, home, monkeypatch, caplo
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
     monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
-    assert "not found in known_hosts" in preflight("stranger", home).reason
+    assert "its key is unknown" in preflight("stranger", home).reason
     assert ssh.passwords == ssh.commands == []
 
 

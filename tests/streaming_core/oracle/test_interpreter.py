@@ -378,7 +378,7 @@ def helper(a, b):
         (narrow, 127, 256, "OverflowError: Small.u"),
         (narrow, -129, 0, "OverflowError: Small.n"),
         (byte, 3, 0, "IndexError"),
-        (byte, -1, 0, "IndexError"),
+        (byte, -4, 0, "IndexError"),
         (shift, 1, 64, "ValueError: shift count"),
         (shift, 1, -1, "ValueError: shift count"),
     ],
