@@ -5,8 +5,8 @@ use serde::Deserialize;
 use crate::error::RunError;
 use crate::output::digest::Hasher;
 use crate::rows::block::SEQ_BYTES;
-use crate::rows::column::{Column, ColumnKind};
 use crate::rows::built;
+use crate::rows::column::{Column, ColumnKind};
 use crate::rows::texts::Texts;
 use crate::threads::sync::Arc;
 

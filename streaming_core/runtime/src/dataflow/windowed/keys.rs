@@ -146,13 +146,7 @@ impl Lister {
     pub fn new(windowed: &Windowed) -> Self {
         let mut keys = RowBuffer::new(windowed.key_stride, true);
         windowed.furnish(&mut keys);
-        Self {
-            keys,
-            hashes: Vec::new(),
-            seen: Vec::new(),
-            row: 0,
-            bits: [0; 4],
-        }
+        Self { keys, hashes: Vec::new(), seen: Vec::new(), row: 0, bits: [0; 4] }
     }
 
     /// Lists the meetings of rows of an input: `words` holds them, `meetings` says where each begins.
