@@ -88,8 +88,9 @@ def test_new_host_runs_cells_after_the_commands_of_its_page(shell, tmp_path):
     (page,) = (page for page in pages.HOW_TO if page.stem == "run-on-another-host")
     add, install, run, _ = (step.command for step in pages.steps(page, ("console",)))
     with Sshd(tmp_path / "sshd") as server:
-        connection = json.dumps(server.connection(python=sys.executable))
+        folder = server.folder / "lockstep"
+        connection = json.dumps(server.connection(python=sys.executable, folder=str(folder)))
         shell(f"{add[: add.index('{')]}{connection}'")
         shells = [shell(command) for command in (install.partition("\n")[0], run)]
-    assert f"made the environment of {server.folder}/cache/lockstep/environment/bin/python\nbench1: fit" in shells[0]
+    assert f"made the environment of {folder}/environment/bin/python\nbench1: fit" in shells[0]
     assert "All 4 cells equal the oracle" in shells[1]
