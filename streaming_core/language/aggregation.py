@@ -397,15 +397,15 @@ class WindowedStream:
         emission = [loop, f"    {emit}"] if loop else [emit]
         if counts or self._every is not None:
             state, update = {**state, ROWS: i64}, [*update, f"state.{ROWS} += 1"]
-        kept = Record(f"{name}_state", state, None)
+        own = Record(f"{name}_state", state, None)
         if is_of_rows:
-            return self._of_rows(name, update[:-1], emission, kept, output, {})
+            return self._of_rows(name, update[:-1], emission, own, output, {})
         result = self._written(f"{name}_result(window, state, out)", emission, {})
         if self._every is not None:
             early = self._early(name, update, emission, {})
-            return self._windows().declared((early,), (kept,), output, result, None)
+            return self._windows().declared((early,), (own,), output, result, None)
         function = self._written(f"{name}(row, window, state, out)", update, {})
-        return self._twice(name, function, self._again(name, update, emission, {}), kept, output, result)
+        return self._twice(name, function, self._again(name, update, emission, {}), own, output, result)
 
     def _early(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable:
         """Return the update function of a window that also emits results after every few rows."""

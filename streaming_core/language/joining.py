@@ -98,8 +98,8 @@ class Join:
         for record, key in zip(self.sides, keys, strict=True):
             for field, kind in record.fields.items():
                 if field not in key and not isinstance(kind, Scalar | Text):
-                    kept = "but a join keeps numbers and texts only; leave it out with flat_map"
-                    raise self.refusal(f": {record!r}: {field} is a {type(kind).__name__}, {kept}")
+                    advice = "but a join keeps numbers and texts only; leave it out with flat_map"
+                    raise self.refusal(f": {record!r}: {field} is a {type(kind).__name__}, {advice}")
 
     def key_of(self, number: int) -> tuple[str, ...]:
         """The fields of one side that are its key."""

@@ -213,13 +213,13 @@ def source(is_transaction: bool, fields: Collection[int]) -> str:
     lines += ["@record\nclass State:\n"]
     # A table has neither queues nor texts: operations on them are left out there.
     left_out = [is_transaction and (isinstance(field, Queue) or bool(texts_in(field))) for field in FIELDS]
-    kept = [n in fields and not left_out[n] for n in range(len(FIELDS))]
-    lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
+    is_in = [n in fields and not left_out[n] for n in range(len(FIELDS))]
+    lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if is_in[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
     owner = "state, row" if is_transaction else "row, state, out"
     lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n    t = row.t\n"]
     for number, use in enumerate(uses()):
-        if kept[use.field]:
+        if is_in[use.field]:
             lines += [f"    if row.what == {number}:\n        {use.statement}\n"]
     if is_transaction:
         lines += ["    state.i = i\n    state.x = x\n    state.p = p\n\n\n"]

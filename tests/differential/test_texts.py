@@ -147,8 +147,8 @@ def specification(kind, expression, row):
     names = {"int": _int, "float": _float, "str": _str, "WORD": b"an", "BYTES": b"\xff\0", **row}
     names["twice"] = lambda t: t + b"/" + t
     names["repeated"] = lambda t, n: t * (n & 7)
-    kept = lambda t: t[: t.index(b"stop")] if b"stop" in t else t  # noqa: E731
-    names["parts"] = lambda t: b"<" + b"".join(p + b"," for p in kept(t.split(b" ")) if p)
+    head = lambda t: t[: t.index(b"stop")] if b"stop" in t else t  # noqa: E731
+    names["parts"] = lambda t: b"<" + b"".join(p + b"," for p in head(t.split(b" ")) if p)
     names["words"] = lambda t: b"".join(c + b"|" for w in t.split() for c in w.split(b"a"))
     try:
         value = eval(expression, names)

@@ -525,8 +525,8 @@ class Expressions(Scope):
         if kind == NONE or len(args) != len(takes) or (takes == "t" and args[0].kind != TEXT):
             return None
         if name == "find":
-            wanted = args[0] if args[0].kind == TEXT else self.integer(node, args[0])
-            return Node("find", INT, [owner, wanted, start])
+            part = args[0] if args[0].kind == TEXT else self.integer(node, args[0])
+            return Node("find", INT, [owner, part, start])
         return self.new_text(name, [owner]) if name in ("lower", "upper") else Node(name, kind, [owner, *args])
 
     def new_text(self, op: str, args: list[Node], data: bytes | None = None) -> Node:
