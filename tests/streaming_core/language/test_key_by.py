@@ -31,6 +31,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
+from tests.support.draws import some
 
 TEXTS = (
     b"", b"\0", b"\1", b"\0\0", b"\0\xff", b"\1\0", b"\1\1", b"\1\2", b"\2", b"a", b"a\0", b"a\0b",
@@ -204,7 +205,7 @@ def check_state(state, table, key, texts):
     assert rows == [(one if isinstance(one, tuple) else (one,), values) for one, values in wanted]
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", some(["mixed", "pair", *(name for name in KEYS if name not in ("mixed", "pair"))], 2))
 def test_keys_match_plain_python_in_every_executor(name):
     arguments, key, texts = KEYS[name]
     app = App("keys")
@@ -235,7 +236,7 @@ def ways_of(executor, app):
         return []
 
 
-@pytest.mark.parametrize("name", ["integers", "mixed", "pair"])
+@pytest.mark.parametrize("name", some(["mixed", "integers", "pair"]))
 def test_states_are_flushed_in_the_order_of_their_keys(name):
     arguments, key, _ = KEYS[name]
     app = App("keys")
