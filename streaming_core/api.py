@@ -5,7 +5,8 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 
 from streaming_core.language import agg
 from streaming_core.language.application import App, Constant
-from streaming_core.language.extent import count_window, rolling, session, sliding, tumbling
+from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
+from streaming_core.language.extent import count_window, duration, rolling, session, sliding, tumbling
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -49,18 +50,28 @@ __all__ = [
     "boolean",
     "burn",
     "count_window",
+    "date_text",
+    "day",
+    "duration",
     "f64",
+    "hour",
     "i8",
     "i16",
     "i32",
     "i64",
+    "minute",
+    "month",
     "record",
     "rolling",
+    "second",
     "session",
     "sliding",
     "text",
+    "time_text",
     "tumbling",
     "u8",
     "u16",
     "u32",
+    "weekday",
+    "year",
 ]

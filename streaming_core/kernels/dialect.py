@@ -42,6 +42,7 @@ import numpy as np
 from streaming_core.kernels import scan
 from streaming_core.language.application import Constant
 from streaming_core.language.bound import BoundApp
+from streaming_core.language.extent import Duration, units
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Record
 from streaming_core.language.source import Source, by_position, is_over_rows, text_bytes, whole_row
@@ -140,7 +141,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def number(self, value: Any) -> ast.expr:
         """Return the constant that a name outside the function stands for."""
-        value = self.translator.program.params[value.name] if isinstance(value, ParamRef) else value
+        program = self.translator.program
+        value = program.params[value.name] if isinstance(value, ParamRef) else value
+        value = units(value, program.app) if isinstance(value, Duration) else value
         return self.visit_Constant(ast.Constant(value.item() if isinstance(value, np.generic) else value))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -280,6 +283,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         assert isinstance(node.func, ast.Name)
+        if (value := self.source.outer(node)) is not None:
+            return self.number(value)
         name, args = node.func.id, [self.visit(a) for a in node.args]
         if name in self.source.names:
             return self._called(node.func, *args)

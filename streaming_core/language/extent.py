@@ -32,6 +32,16 @@ UNITS = {
 _PART = re.compile(r"([0-9]+)(ns|us|ms|s|m|h|d)")
 
 
+class Duration(str):
+    """A duration that operator code can name: it stands for a number of units of `ts`."""
+
+
+@declares
+def duration(text: str) -> Any:
+    """A duration such as "1h30m". Operator code reads it as a number of units of `ts`, and declarations take it."""
+    return Duration(text)
+
+
 class Timed(Protocol):
     """The application: its name, the unit of `ts`, and its parameters."""
 
@@ -107,8 +117,17 @@ def in_units(duration: int | str, app: Timed) -> int | str:
         return duration
     if not duration[:1].isdigit():
         raise BadInput(f"app {app.name}: {unknown('duration or parameter', duration, app.declared)}")
+    return units(duration, app)
+
+
+def units(duration: str, app: Timed) -> int:
+    """A duration as a number of units of `ts`.
+
+    Raises:
+        BadInput: The text is no duration, or not a whole number of units.
+    """
     parts = _PART.findall(duration)
-    if "".join(number + name for number, name in parts) != duration:
+    if not parts or "".join(number + name for number, name in parts) != duration:
         raise BadInput(f"{duration!r} is not a duration; write for example 90s, 1h30m or 250ms")
     total = sum(int(number) * UNITS[name] for number, name in parts)
     if total % UNITS[app.time]:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 HEAD = """
 from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record
-from streaming_core.api import text, u8, u16, u32
+from streaming_core.api import date_text, day, duration, hour, minute, month, second, text, time_text, u8, u16, u32
+from streaming_core.api import weekday, year
 
 app = App("generated")
 
@@ -34,6 +35,7 @@ class Event:
 EVENT = 12  # bytes of a drawn event (test_generated.py)
 # What a field of each width may hold of a value that is not negative.
 MASKS = {"i8": 127, "i16": 32767, "i32": 2**31 - 1, "i64": 2**62 - 1, "u8": 255, "u16": 65535, "u32": 2**32 - 1}
+DATE_PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second", 'duration("2h") - ')
 SIZES = (1, 1, 2, 3, 5, 17, 64)
 # The texts of events (test_generated.py): some begin others, and some are too long to be kept in two words.
 WORDS = (b"", b"\0", b"a", b"ab", b"abcdefgh", b"abcdefgh" * 2, b"abcdefgh" * 2 + b"i", b"abcdefgh" * 20)
@@ -55,7 +57,7 @@ def text_of_text(r: random.Random, text: str, number: str) -> str:
     """A text that depends on another one and a number."""
     return r.choice((
         f'({text}.lower() + "-" + str({number} % 3))[-9:]', f"({text} + b'b')[-8:]", f"{text}.upper()[:12]", '"WA"',
-        f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)", f"first_word({text}).strip()",
+        f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)", f"date_text({number})[2:]", f"time_text({number})", f"first_word({text}).strip()",
     ))  # fmt: skip
 
 
@@ -222,7 +224,13 @@ class Writer:
                 return f"({one} if {self.test(rows, 0, joint)} else {other})"
             case _:
                 return r.choice(
-                    [f"(-{one})", f"abs({one})", f"({one} >> {r.randint(0, 9)})", f"({one} << {r.randint(0, 9)})"]
+                    [
+                        f"(-{one})",
+                        f"abs({one})",
+                        f"({one} >> {r.randint(0, 9)})",
+                        f"({one} << {r.randint(0, 9)})",
+                        f"{r.choice(DATE_PARTS)}({one})",
+                    ]  # fmt: skip
                 )
 
     def real(self, rows: dict[str, Table], joint: bool = False) -> str:

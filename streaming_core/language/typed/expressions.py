@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.errors import did_you_mean, unknown
+from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language.application import Constant, Table
+from streaming_core.language.extent import Duration, duration, units
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
     Array,
@@ -197,6 +198,13 @@ class Expressions(Scope):
             raise self.fail(node, unknown("parameter", name, self.program.params))
         return self.literal(node, self.program.params[name])
 
+    def units(self, node: ast.AST, value: Duration) -> Node:
+        """Type a duration: a constant number of units of the application's time."""
+        try:
+            return self.literal(node, units(value, self.program.app))
+        except BadInput as error:
+            raise self.fail(node, str(error)) from None
+
     def name(self, node: ast.Name, name: str) -> Node:
         """Type a variable, or a number, parameter or constant of the file."""
         if name in self.locals or name in self.variables:
@@ -210,6 +218,8 @@ class Expressions(Scope):
         value = self.names[name]
         if isinstance(value, ParamRef):
             return self.parameter(node, value.name)
+        if isinstance(value, Duration):
+            return self.units(node, value)
         if isinstance(value, Constant):
             self.own(node, value)
             values = self.program.constants[value]
@@ -405,6 +415,8 @@ class Expressions(Scope):
         if isinstance(node.func, ast.Attribute):
             return self.method(node)
         name = self.called(node)
+        if (value := self.outer(node)) is not None:
+            return self.units(node, value)
         if name not in self.names and advice.is_pythons(name):
             raise self.fail(node, f"cannot call {name}(){advice.of_call(name)}")
         if isinstance(self.names.get(name), Record):
@@ -420,6 +432,8 @@ class Expressions(Scope):
         function, kinds = self.names[name], [a.kind for a in args]
         if isinstance(function, Text):
             raise self.fail(node, "text is a type; write str(number) for the decimal digits of an integer")
+        if function is duration:
+            raise self.fail(node, f'{name}() takes a text such as "1h30m"')
         if not inspect.isfunction(function):
             raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
         if NONE in kinds:

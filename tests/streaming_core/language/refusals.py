@@ -13,7 +13,7 @@ HEAD = '''"""An application that breaks the language."""
 import numpy as np
 
 from streaming_core.api import (
-    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, f64, i64, record, sliding,
+    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, duration, f64, i64, record, sliding,
     text, u8,
 )
 
@@ -225,6 +225,9 @@ REFUSED = {
          "a text has no method startswith with 1 argument; " + OF_TEXT),
         ("x = row.line.find()", "a text has no method find with 0 arguments; " + OF_TEXT),
         ("x = row.line.strip(' ')", "a text has no method strip with 1 argument; " + OF_TEXT),
+        ("x = duration(row.line)", 'duration() takes a text such as "1h30m"'),
+        ('x = duration("1us")', "'1us' is no whole number of the application's unit of time, ms"),
+        ('x = duration("k")', "'k' is not a duration; write for example 90s, 1h30m or 250ms"),
         ("x = str(row.b)", "str() takes one integer, not a float"),
         ("x = str(row.p)", "str() takes one integer, not a boolean"),
         ("x = str(row.a, 2)", "str() takes one integer"),
