@@ -57,7 +57,8 @@ def text_of_text(r: random.Random, text: str, number: str) -> str:
     """A text that depends on another one and a number."""
     return r.choice((
         f'({text}.lower() + "-" + str({number} % 3))[-9:]', f"({text} + b'b')[-8:]", f"{text}.upper()[:12]", '"WA"',
-        f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)", f"date_text({number})[2:]", f"time_text({number})", f"first_word({text}).strip()",
+        f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)",
+        f"date_text({number})[2:]", f"time_text({number})", f"first_word({text}).strip()",
     ))  # fmt: skip
 
 
@@ -230,7 +231,7 @@ class Writer:
                         f"({one} >> {r.randint(0, 9)})",
                         f"({one} << {r.randint(0, 9)})",
                         f"{r.choice(DATE_PARTS)}({one})",
-                    ]  # fmt: skip
+                    ]
                 )
 
     def real(self, rows: dict[str, Table], joint: bool = False) -> str:
