@@ -219,7 +219,7 @@ class Pairs(Stream):
 
     def __init__(self, join: Join, streams: tuple[Stream, Stream], operators: list[Operator]):
         super().__init__(streams[0]._app, operators)
-        self._join, self._streams = join, streams
+        self._join, self._inputs = join, streams
 
     def late(self, name: str = "late") -> Stream:
         """The rows of both streams that came too late for the join, with the column `stream` of app.sources.
@@ -230,7 +230,7 @@ class Pairs(Stream):
         record, texts = gathered(app.name, dict(zip(("left", "right"), self._join.sides, strict=True)), "stream")
         first, second = (
             stream.flat_map(generated.function(app._module, text.replace("def to", f"def {name}", 1)), record)
-            for stream, text in zip(self._streams, texts.values(), strict=True)
+            for stream, text in zip(self._inputs, texts.values(), strict=True)
         )
         return late_rows(first.union(second), name, f"row.ts + {self._join.span + 1}", as_text(app._delay(None)))
 
