@@ -6,7 +6,7 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 from streaming_core.language import agg
 from streaming_core.language.application import App, Constant
 from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
-from streaming_core.language.extent import count_window, duration, rolling, session, sliding, tumbling
+from streaming_core.language.extent import count_window, duration, global_window, rolling, session, sliding, tumbling
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -54,6 +54,7 @@ __all__ = [
     "day",
     "duration",
     "f64",
+    "global_window",
     "hour",
     "i8",
     "i16",

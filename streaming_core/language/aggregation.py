@@ -64,11 +64,11 @@ class Windowing(Protocol):
     def _module(self) -> str:
         """The module of its application."""
 
-    def process(self, fn: Callable, state: Record, output: Record) -> Any:
+    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Any:
         """Declare a stateful operator over the stream."""
 
-    def key_by(self, key: str) -> Any:
-        """Key the stream by a field."""
+    def key_by(self, *key: str) -> Any:
+        """Key the stream by fields."""
 
 
 class WindowedStream:
@@ -85,7 +85,8 @@ class WindowedStream:
     watermark in one state for all keys, on one thread.
 
     Of a window of a number of rows, a result leaves when its last row comes, with the `ts` of that row. Nothing leaves
-    for a window that lacks rows at the end of the stream.
+    for a window that lacks rows at the end of the stream. Results of global windows leave at the end of the stream, by
+    ascending key. Each has the `ts` of the last row of its key.
     """
 
     def __init__(
@@ -100,16 +101,18 @@ class WindowedStream:
     ):
         self._stream, self._streams, self._keys, self._extent = streams[0], streams, keys, extent
         self._delay, self._idle = delay, idle
-        is_of_rows = isinstance(extent, CountWindow)
-        if is_of_rows:
-            options = {"delay": delay, "idle": idle, "early": early, "lateness": lateness}
+        if isinstance(extent, CountWindow):
+            options = {"delay": delay, "idle": idle, "lateness": lateness}
+            options |= {"early": early} if extent.rows is not None else {}
             if wrong := next((name for name, value in options.items() if value is not None), None):
-                raise self._refusal(f"{wrong} does not go with count_window; remove it")
+                raise self._refusal(f"{wrong} does not go with {extent.name}; remove it")
             if len(streams) > 1 or not (keys.fields or keys is ONE):
-                raise self._refusal("count_window takes one stream, and fields as its key")
+                raise self._refusal(f"{extent.name} takes one stream, and fields as its key")
         if len(streams) > 1 and (early, lateness) != (None, None):
             raise self._refusal("early and lateness take one stream; unite the streams with union")
-        what, rows = ("count_window", extent.rows) if isinstance(extent, CountWindow) else ("early", early)
+        what, rows = "early", early
+        if isinstance(extent, CountWindow) and extent.rows is not None:
+            what, rows = "count_window", extent.rows
         # A result leaves after so many rows, as the functions write it.
         self._every = None if rows is None else self._rows(what, rows)
         # The delay of windows that take late rows, in units of `ts`.
@@ -262,23 +265,28 @@ class WindowedStream:
 
         Args:
             update: `update(row, window, *states, out)` runs when a row meets a window of one of its keys. A tuple has
-                one for each stream. In a window of a number of rows, `update(row, state, out)`.
+                one for each stream. In count and global windows, `update(row, state, out)`.
             state: The record of a state. A tuple has one for each stream; then all functions take all states.
             output: The record of the rows that leave.
-            result: `result(window, *states, out)` runs when a window has expired. In a window of a number of rows,
-                `result(row, state, out)`, with its last row.
+            result: `result(window, *states, out)` runs when a window has expired. In a count window,
+                `result(row, state, out)`, with its last row. In a global window, `result(state, out)`.
             slide: `slide(window, *states)` runs when a rolling window has advanced.
         """
         updates = update if isinstance(update, tuple) else (update,)
         states = state if isinstance(state, tuple) else (state,)
-        if self._every is None and self._whole_delay is None:
+        is_of_rows = isinstance(self._extent, CountWindow)
+        if self._every is None and self._whole_delay is None and not is_of_rows:
             return self._windows().declared(updates, states, output, result, slide)
         if slide is not None or len(updates) != 1 or len(states) != 1:
-            raise self._refusal("early, lateness and count_window take one update function and one state, and no slide")
+            what = self._extent.name if isinstance(self._extent, CountWindow) else "early or lateness"
+            raise self._refusal(f"a window with {what} takes one update function and one state, and no slide")
         [update], [state] = updates, states
         name = update.__name__
         if isinstance(self._extent, CountWindow):
-            emission = [] if result is None else ["_result(row, state, out)"]
+            if result is None and self._extent.rows is None and self._every is not None:
+                raise self._refusal("early needs a result function")
+            arguments = "state, out" if self._extent.rows is None else "row, state, out"
+            emission = [] if result is None else [f"_result({arguments})"]
             names = {"_update": update, "_result": result}
             return self._of_rows(name, ["_update(row, state, out)"], emission, _counted(name, state), output, names)
         if result is None:
@@ -345,7 +353,7 @@ class WindowedStream:
         self._check_one("late")
         extent = self._extent
         if isinstance(extent, CountWindow):
-            raise self._refusal("no row is late for count_window; remove late()")
+            raise self._refusal(f"no row is late for {extent.name}; remove late()")
         advance, size = self._units(extent.advance), self._units(extent.size)
         delay = self._units(self._watermark_delay if self._whole_delay is None else self._whole_delay)
         return late_rows(self._stream, self._free("late"), f"row.ts // {advance} * {advance} + {size}", delay)
@@ -384,22 +392,34 @@ class WindowedStream:
             raise BadInput(f"{base}: the key {clash} has the name of a field of the result; rename it with select")
         if "ts" in fields:
             raise BadInput(f"{base}: ts is the end of the window; rename the field")
-        is_of_rows = isinstance(self._extent, CountWindow)
-        if is_of_rows and "ts" not in record.fields:
+        of_rows = self._extent if isinstance(self._extent, CountWindow) else None
+        if of_rows and "ts" not in record.fields:
             raise BadInput(f"{base}: {record!r} needs a field ts")
         # The end of a window can lie beyond the type of its rows' ts.
-        kinds: dict[str, FieldType] = {"ts": record.fields["ts"] if is_of_rows else i64, **keys}
+        kinds: dict[str, FieldType] = {"ts": record.fields["ts"] if of_rows else i64, **keys}
         output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
-        values = {"ts": "row.ts" if is_of_rows else "window.end"}
-        values |= {key: f"row.{key}" if is_of_rows else f"window.key.{key}" for key in keys}
+        values = {key: f"row.{key}" if of_rows else f"window.key.{key}" for key in kinds}
+        values["ts"] = "row.ts" if of_rows else "window.end"
+        if of_rows and of_rows.rows is None:
+            # At the end of the stream there is no row, so the state has its time and its key.
+            place = {f"row_{key}": kind for key, kind in kinds.items()}
+            if reserved := sorted(place.keys() & state.keys()):
+                raise BadInput(f"{base}: the field name {reserved[0]!r} is reserved; rename the field")
+            values, state = {key: f"state.row_{key}" for key in kinds}, {**state, **place}
+            update = ["state.row_ts = row.ts", *update]
+            if keys:
+                copies = [f"state.row_{key} = row.{key}" for key in keys]
+                update = [f"if state.{ROWS} == 0:", *_indented(copies), *update]
         values |= {field: value for field, (_, value) in fields.items()}
         emit = f"out.emit({', '.join(f'{field}={value}' for field, value in values.items())})"
         emission = [loop, f"    {emit}"] if loop else [emit]
+        if of_rows:
+            return self._of_rows(
+                name, update, emission, Record(f"{name}_state", {**state, ROWS: i64}, None), output, {}
+            )
         if counts or self._every is not None:
             state, update = {**state, ROWS: i64}, [*update, f"state.{ROWS} += 1"]
         own = Record(f"{name}_state", state, None)
-        if is_of_rows:
-            return self._of_rows(name, update[:-1], emission, own, output, {})
         result = self._written(f"{name}_result(window, state, out)", emission, {})
         if self._every is not None:
             early = self._early(name, update, emission, {})
@@ -415,17 +435,27 @@ class WindowedStream:
     def _of_rows(
         self, name: str, update: list[str], emission: list[str], kept: Record, output: Record, names: dict[str, Any]
     ) -> Any:
-        """Declare the operator of a window of rows; its state starts again after the last row."""
-        zeros = [line for field, kind in kept.fields.items() for line in resets(field, kind)]
-        body = [
-            *update,
-            f"state.{ROWS} += 1",
-            f"if state.{ROWS} == {self._every}:",
-            *_indented([*emission, *zeros]),
-        ]
+        """Declare the operator of a window of rows. Its state starts again after the last row, if any row is the last.
+
+        Args:
+            name: The name of the operator.
+            update: The statements that take a row into the state.
+            emission: The statements that emit the result.
+            kept: The record of the state, which counts the rows.
+            output: The record of the result.
+            names: What the statements call.
+        """
+        is_global = isinstance(self._extent, CountWindow) and self._extent.rows is None
+        zeros = [] if is_global else [line for field, kind in kept.fields.items() for line in resets(field, kind)]
+        body, flush = [*update, f"state.{ROWS} += 1"], None
+        if self._every is not None:
+            test = f"state.{ROWS} % {self._every} == 0" if is_global else f"state.{ROWS} == {self._every}"
+            body += [f"if {test}:", *_indented([*emission, *zeros])]
+        if is_global and emission:
+            flush = self._written(f"{name}_result(state, out)", [f"if state.{ROWS} > 0:", *_indented(emission)], names)
         function = self._written(f"{name}(row, state, out)", body, names)
         stream = self._stream.key_by(*self._keys.fields) if self._keys.fields else self._stream
-        return stream.process(function, state=kept, output=output)
+        return stream.process(function, state=kept, output=output, flush=flush)
 
     def _written(self, head: str, body: list[str], names: dict[str, Any]) -> Callable:
         """Compile a function from its head and body, which can use these names and `app`."""

@@ -5,6 +5,7 @@
     rolling("1h")                   one window for each key, which follows the rows
     session("30s")                  from a row of a key to 30 seconds after its latest row
     count_window(100)               a hundred rows of a key, and the next hundred
+    global_window()                 all rows of a key
 
 A duration is a number of units of `ts`, the name of a parameter, or text such as "1h30m". The application says which
 unit its `ts` has.
@@ -94,17 +95,27 @@ def session(gap: int | str, most: int | str | None = None) -> Extent:
 
 @dataclass(frozen=True)
 class CountWindow:
-    """Windows are so many rows of a key, one after the other, whatever their `ts`."""
+    """Windows are so many rows of a key, one after the other, whatever their `ts`. None: all rows of the key."""
 
-    WORDS: ClassVar[str] = "count_window(100)"
+    WORDS: ClassVar[str] = "count_window(100), global_window()"
 
-    rows: int | str
+    rows: int | str | None
+
+    @property
+    def name(self) -> str:
+        """The function that declares it."""
+        return "global_window" if self.rows is None else "count_window"
 
 
 @declares
 def count_window(rows: int | str) -> CountWindow:
     """Windows of this many rows of each key, or of as many as the parameter of this name says."""
     return CountWindow(rows)
+
+
+def global_window() -> CountWindow:
+    """One window for each key, with all of its rows. It ends with the stream."""
+    return CountWindow(None)
 
 
 def in_units(duration: int | str, app: Timed) -> int | str:

@@ -296,7 +296,8 @@ class KeyedStream:
         All durations may be text such as "1m", or names of parameters.
 
         Args:
-            extent: `tumbling(size)`, `sliding(size, every)`, `rolling(size)`, `session(gap)` or `count_window(rows)`.
+            extent: `tumbling(size)`, `sliding(size, every)`, `rolling(size)`, `session(gap)`, `count_window(rows)` or
+                `global_window()`.
             delay: How far the `ts` of a row may lie behind that of the latest row. With several streams, the latest row
                 is that of the stream that is furthest behind. Default: the `delay` of the sources.
             idle: A stream that is further behind the others than this, or that has had no row, delays no window.

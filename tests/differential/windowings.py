@@ -127,7 +127,8 @@ class Windowing(Dataflow):
         size = every * r.choice((1, 1, 2))
         self.meetings *= size // every
         key = "word" if self.is_text else r.choice(("a", "stream", None))
-        extent = r.choice((f"sliding({size}, every={every})", f"session({every})", f"count_window({r.randint(1, 4)})"))
+        extents = (f"sliding({size}, every={every})", f"session({every})", f"count_window({r.randint(1, 4)})")
+        extent = r.choice((*extents, "global_window()"))
         more = r.choice(("", f", early={r.randint(1, 3)}")) * (not extent.startswith("count"))
         if extent.startswith("sliding"):
             more += f", delay={r.choice((0, 0, 9))}" + ("" if more else r.choice(("", ", lateness=5")))

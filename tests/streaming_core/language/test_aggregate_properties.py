@@ -1,4 +1,4 @@
-"""Aggregates of time and count windows over random streams, against plain Python written from the documentation."""
+"""Aggregates of windows over random streams, against plain Python written from the documentation."""
 
 import math
 from collections import Counter as Counts
@@ -8,7 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Param, agg, boolean, count_window, f64, i64, record, sliding, text, tumbling
+from streaming_core.api import (
+    App,
+    Param,
+    agg,
+    boolean,
+    count_window,
+    f64,
+    global_window,
+    i64,
+    record,
+    sliding,
+    text,
+    tumbling,
+)
 from streaming_core.data.digest import format_digest
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.oracle.interpreter import Interpreter
@@ -115,6 +128,8 @@ EXTENTS = {
     "early": (sliding(9, every=3), 2, None),
     "lateness": (sliding(10, every=5), None, LATENESS),
     "count": (count_window("rows"), None, None),
+    "global": (global_window(), None, None),
+    "global_early": (global_window(), ROWS, None),
 }
 
 
@@ -144,6 +159,18 @@ def of_rows(rows, key, size):
         kept.append(row)
         if len(kept) % size == 0:
             yield row["seq"], row["ts"], row.get(key), kept[-size:]
+
+
+def of_stream(rows, key, early):
+    """When the results of global windows leave, with which `ts` and key, and their rows: by key at the end."""
+    rows_of = defaultdict(list)
+    for row in rows:
+        kept = rows_of[row.get(key)]
+        kept.append(row)
+        if early and len(kept) % early == 0:
+            yield row["seq"], row["ts"], row.get(key), kept[:]
+    for value, kept in sorted(rows_of.items()):
+        yield len(rows), kept[-1]["ts"], value, kept
 
 
 def of_time(rows, key, extent, early, lateness):
@@ -184,7 +211,8 @@ def shown(values):
 def expected(rows, extent, family):
     extent, early, lateness = EXTENTS[extent]
     if isinstance(extent, CountWindow):
-        results, late = list(of_rows(rows, family, ROWS)), []
+        results = list(of_stream(rows, family, early) if extent.rows is None else of_rows(rows, family, ROWS))
+        late = []
     else:
         results, late = of_time(rows, family, extent, early, lateness)
     outputs = Counts()
@@ -225,6 +253,8 @@ def test_aggregates_of_random_streams_match_their_definition(extent, family):
         ("lateness", "name", 20),
         ("count", "number", 20),
         ("count", None, 20),
+        ("global", "name", 20),
+        ("global_early", None, 20),
         ("early", None, 20),
     ]
     + [pytest.param(extent, family, 2_000, marks=pytest.mark.slow) for extent in EXTENTS for family in FAMILIES],
@@ -232,7 +262,8 @@ def test_aggregates_of_random_streams_match_their_definition(extent, family):
 @pytest.mark.slow
 def test_compiled_aggregates_of_random_streams_match_their_definition(extent, family, count):
     app, program, loop = declared(extent, family), None, None
-    executors = ("pinned", "pooled", "morsel") if extent == "count" else ("pinned",)
+    is_of_rows = isinstance(EXTENTS[extent][0], CountWindow)
+    executors = ("pinned", "pooled", "morsel") if is_of_rows else ("pinned",)
     for number in range(count):
         table = stream(np.random.default_rng([SEED, number]))
         case = Case(app, app.bind(), table, program)
@@ -241,7 +272,7 @@ def test_compiled_aggregates_of_random_streams_match_their_definition(extent, fa
         way = {"executor": executors[number % len(executors)], "threads": 1 + number // 3 % 3}
         if way["executor"] == "pinned":
             way["batch"] = (7, 1, 64)[number % 3]
-        if extent != "count":
+        if not is_of_rows:
             way["parallelism"] = ("vsn", "sn", "vsn_esg")[number // 2 % 3]
         case.check(RunSpec.parse({"app": app.name, **way}), (100, 3)[number % 2])
         if count > 100 or extent == "lateness":
