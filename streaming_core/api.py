@@ -7,6 +7,7 @@ from streaming_core.language import agg
 from streaming_core.language.application import App, Constant
 from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
 from streaming_core.language.extent import count_window, duration, global_window, rolling, session, sliding, tumbling
+from streaming_core.language.hints import Keys, Out, Txn, Window
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -36,7 +37,9 @@ __all__ = [
     "Array",
     "Constant",
     "Counter",
+    "Keys",
     "Map",
+    "Out",
     "Param",
     "ParamRef",
     "Params",
@@ -46,6 +49,8 @@ __all__ = [
     "Ring",
     "Set",
     "TopK",
+    "Txn",
+    "Window",
     "agg",
     "boolean",
     "burn",

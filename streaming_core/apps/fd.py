@@ -13,6 +13,7 @@ Scores are fixed-point numbers: 2^32 stands for 1.
 """
 
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Transaction:
 class Chain:
     """The last states of an entity, and the sum of `miss` over the transitions between them, in 2^-32."""
 
-    recent: Ring[u8, "window"]
+    recent: Ring[u8, Literal["window"]]
     missed: i64
 
 
@@ -177,10 +178,11 @@ def transactions(params, seed, start, stop):
     tokens, draws, uniform = _tokens(params["entities"]), Draws(seed, "fd.events", start, stop), weighted([1] * STATES)
     if params["markov"]:
         entity, rounds = _rounds(params["entities"], seed, start, stop)
+        state = _chains(seed, entity, rounds)
     else:
         entity = zipf(params["entities"], params["theta"]).pick(draws.u53(0))
+        state = weighted(WEIGHTS).pick(draws.u53(1))
     fraud = Draws(seed, "fd.fraud", units=entity).chance(0, params["fraud_ratio"])
-    state = _chains(seed, entity, rounds) if params["markov"] else weighted(WEIGHTS).pick(draws.u53(1))
     state = np.where(fraud, uniform.pick(draws.u53(2)), state)
     bits = draws.bits(3)
     thousands = [(bits >> np.uint64(16 * k) & np.uint64(0xFFFF)).view(np.int64) * 1000 >> 16 for k in range(4)]

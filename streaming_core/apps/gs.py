@@ -14,6 +14,8 @@ Scheme `pat` has the same partitions, because `gen_parts` sets both. The paper h
 number does not depend on threads, so all points of a curve have the same events.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u32
@@ -76,8 +78,8 @@ class Request:
 
     ts: i64
     is_read: boolean
-    keys: Array[u32, "length"]
-    vals: Array[i64, "length"]
+    keys: Array[u32, Literal["length"]]
+    vals: Array[i64, Literal["length"]]
 
 
 @record
@@ -85,7 +87,7 @@ class Item:
     """A record: its value, with words that all equal it."""
 
     value: i64
-    payload: Array[i64, "payload"]
+    payload: Array[i64, Literal["payload"]]
 
 
 @record

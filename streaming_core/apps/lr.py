@@ -31,6 +31,8 @@ Linear Road's description and BriskStream's code differ. These rules apply here:
 - The application ignores travel time requests (type 4). A report with a direction other than 0 and 1 is invalid.
 """
 
+from typing import Literal
+
 from streaming_core.api import (
     App,
     Array,
@@ -173,8 +175,8 @@ class Velocities:
     """The mean speeds of a segment's vehicles in each of the last five minutes: sums in mph, and counts."""
 
     minute: i64
-    sums: Array[i64, 5]
-    vehicles: Array[i64, 5]
+    sums: Array[i64, Literal[5]]
+    vehicles: Array[i64, Literal[5]]
     latest: Map[u32, i64]
 
 
@@ -233,8 +235,8 @@ class Traffic:
 class Ahead:
     """The latest two minutes with an accident, by its distance in segments."""
 
-    minutes: Array[i64, 5]
-    former_minutes: Array[i64, 5]
+    minutes: Array[i64, Literal[5]]
+    former_minutes: Array[i64, Literal[5]]
 
 
 @record

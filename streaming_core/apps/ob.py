@@ -23,6 +23,8 @@ A record takes 16 bytes, and 8 more for each of its `payload` words. Each word i
 change stores all words, and a bid reads them all. With 4 words, a record takes about 50 bytes, as in the paper.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
@@ -100,9 +102,9 @@ class Request:
     kind: u8
     auth: boolean
     n: u8
-    items: Array[u32, "length"]
-    prices: Array[i64, "length"]
-    qtys: Array[i64, "length"]
+    items: Array[u32, Literal["length"]]
+    prices: Array[i64, Literal["length"]]
+    qtys: Array[i64, Literal["length"]]
 
 
 @record
@@ -111,7 +113,7 @@ class Item:
 
     ask: i64
     qty: i64
-    payload: Array[i64, "payload"]
+    payload: Array[i64, Literal["payload"]]
 
 
 @record

@@ -75,7 +75,7 @@ def pos_rep(event, out):
 
 
 app.source(Event).flat_map(pos_rep, Report).sink()
-app.agrees_unordered(*Report.fields)
+app.agrees_unordered("ts", "vid", "pos", "speed", "xway", "seg", "lane", "dir")
 
 
 app.generates(events("vid", "pos", "speed", "xway", "seg", "type", "lane", "dir"))

@@ -10,6 +10,8 @@ together more than `threshold` times, most frequent first. An hour with pairs, b
 row of rank -1.
 """
 
+from typing import Literal
+
 from streaming_core.api import App, Param, Profile, Set, TopK, i32, i64, record
 from streaming_core.generator import bigbench
 from streaming_core.generator.bigbench import Sale
@@ -95,7 +97,7 @@ class Hour:
 
     window: i64
     counts: i64
-    best: TopK["limit"]
+    best: TopK[Literal["limit"]]
 
 
 @record

@@ -10,6 +10,8 @@ closes it. All pairs of its items count; with `given`, only the pairs with that 
 pairs so far leaves after every `emit_every` pairs, and at the end.
 """
 
+from typing import Literal
+
 from streaming_core.api import App, Array, Param, Profile, Set, TopK, i32, i64, record
 from streaming_core.generator import bigbench
 from streaming_core.generator.bigbench import Click
@@ -56,7 +58,7 @@ class Visit:
     last: i64
     session: i64
     items: Set[i64]
-    few: Array[i64, "width"]
+    few: Array[i64, Literal["width"]]
 
 
 @record
@@ -67,7 +69,7 @@ class Session:
     session: i64
     heads: i32
     size: i32
-    items: Array[i64, "width"]
+    items: Array[i64, Literal["width"]]
 
 
 @record
@@ -97,7 +99,7 @@ class Best:
     """The most frequent pairs so far, and the number of pairs that have been counted."""
 
     inputs: i64
-    best: TopK["limit"]
+    best: TopK[Literal["limit"]]
 
 
 @record

@@ -9,6 +9,8 @@ the wanted categories. Each purchase with such clicks emits a list: the products
 far.
 """
 
+from typing import Literal
+
 from streaming_core.api import App, Array, Counter, Param, Profile, Ring, TopK, boolean, i32, i64, record
 from streaming_core.generator import bigbench
 from streaming_core.generator.bigbench import Click
@@ -49,9 +51,9 @@ class View:
 class Recent:
     """The last clicks of a user: items, and times in seconds. `views` holds the items of the next output."""
 
-    items: Ring[i64, "last"]
-    times: Ring[i64, "last"]
-    views: Array[i64, "last"]
+    items: Ring[i64, Literal["last"]]
+    times: Ring[i64, Literal["last"]]
+    views: Array[i64, Literal["last"]]
 
 
 @record
@@ -60,7 +62,7 @@ class Bought:
 
     item: i64
     size: i32
-    views: Array[i64, "last"]
+    views: Array[i64, Literal["last"]]
 
 
 @record
@@ -68,7 +70,7 @@ class Views:
     """How often each item was viewed before purchases of one item, and the most frequent ones."""
 
     counts: Counter[i64]
-    best: TopK["limit"]
+    best: TopK[Literal["limit"]]
 
 
 @record

@@ -8,10 +8,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from streaming_core.api import App
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language import expectations
 from streaming_core.language.acceptance import accept
+from streaming_core.language.application import App
 from streaming_core.language.code import code_digest
 
 # The name of an application, or of an engine, in paths, SQL, pages and command lines.

@@ -193,7 +193,8 @@ def _times(params, seed, row):
     """Return times in ms, evenly spaced over both streams; a phase takes a whole number of seconds."""
     if not params["phases"]:
         return params["size"] + row * 1000 // params["rate"]
-    firsts, begins, rates = [0], [0], []
+    firsts, begins = [0], [0]
+    rates: list[int] = []
     while firsts[-1] <= row.max(initial=0):
         draws = Draws(seed, "scalejoin.phases", len(rates), len(rates) + 1)
         rates.append(params["lowest"] + int(draws.below(0, max(1, params["highest"] + 1 - params["lowest"]))[0]))

@@ -10,6 +10,7 @@ spike. A line with fewer than eight fields, or without a number for mote or temp
 """
 
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Reading:
 class Window:
     """The last temperatures of a device and their sum, in 1/10000 degree."""
 
-    recent: Ring[i64, "window"]
+    recent: Ring[i64, Literal["window"]]
     total: i64
 
 

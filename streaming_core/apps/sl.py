@@ -17,6 +17,8 @@ The records of a single-partition event have the same partition number in both t
 have different ones, up to `mp_len`.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
@@ -110,7 +112,7 @@ class Balance:
     """The balance of an account or asset, with words that all equal it."""
 
     balance: i64
-    payload: Array[i64, "payload"]
+    payload: Array[i64, Literal["payload"]]
 
 
 @record

@@ -24,6 +24,8 @@ all words, and a notification reads them all. With 8 words, a row takes 80 bytes
 (`veh_per_s`, `seconds`); only the number of the segment counts here. Event time is in seconds.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from streaming_core.api import App, Array, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
@@ -97,7 +99,7 @@ class Speed:
 
     average: f64
     measured: boolean
-    payload: Array[f64, "payload"]
+    payload: Array[f64, Literal["payload"]]
 
 
 @record

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.bench.race import facts, length
 from streaming_core.bench.race.race import Race
 from streaming_core.bench.race.results import Record
 from streaming_core.bench.race.rounds import Row
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.way import AUTO_PLAN, ENGINE_EXECUTORS, RunSpec, engine_executors_of
 

@@ -14,7 +14,7 @@ from streaming_core.cli.output import Bar, show
 from streaming_core.errors import BadInput
 
 if TYPE_CHECKING:
-    from streaming_core.api import App
+    from streaming_core.language.application import App
 
 app = typer.Typer()
 

@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core import generator, interruption, storage
-from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.data.comparison import columns, unequal
@@ -32,6 +31,7 @@ from streaming_core.data.parts import Parts, part_path, write_file
 from streaming_core.errors import BadInput, refusal
 from streaming_core.generator.merge import merge
 from streaming_core.language.acceptance import accept
+from streaming_core.language.application import App
 from streaming_core.language.sources import TAG, Sources
 from streaming_core.language.tables import called
 from streaming_core.storage import digest_of

@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +105,10 @@ text = Text()
 
 
 class _Sized:
-    """A field type with arguments: `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter), `Array[u32, "d*d"]`."""
+    """A field type with arguments: `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter), `Array[u32, "d*d"]`.
+
+    Type checkers want a size as `Literal[1000]` or `Literal["window"]`.
+    """
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
         values = arguments if isinstance(arguments, tuple) else (arguments,)
@@ -113,7 +116,7 @@ class _Sized:
         if len(values) != len(names):
             takes = f"takes {len(names)} argument{'s' * (len(names) != 1)}"
             raise BadInput(f"{cls.__name__} {takes}, got {len(values)}; write {cls.__name__}[{', '.join(names)}]")
-        return cls(*values)
+        return cls(*(get_args(one)[0] if get_origin(one) is Literal else one for one in values))
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming_core import interruption, storage
-from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.kernels.program import compile_app
+from streaming_core.language.application import App
 from streaming_core.run import checkpoint
 from streaming_core.run.checkpoint import Checkpoints
 from streaming_core.run.energy import Meter

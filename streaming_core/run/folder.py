@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from streaming_core import interruption, storage
-from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, refusal
+from streaming_core.language.application import App
 from streaming_core.run import checkpoint
 from streaming_core.run.checkpoint import PUBLISHED
 from streaming_core.run.report import LOG, RunReport, read_report

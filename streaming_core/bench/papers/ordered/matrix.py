@@ -12,6 +12,7 @@ The time of one multiplication depends on the machine. The suite measures it and
 """
 
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -46,15 +47,15 @@ class Tuple:
 
     ts: i64
     key: u32
-    m: Array[u32, "d*d"]
+    m: Array[u32, Literal["d*d"]]
 
 
 @record
 class Scratch:
     """Space for one event: the product so far, and one row of the next product."""
 
-    x: Array[u32, "d*d"]
-    row: Array[u32, "d"]
+    x: Array[u32, Literal["d*d"]]
+    row: Array[u32, Literal["d"]]
 
 
 @record
@@ -62,7 +63,7 @@ class Scaled:
     """A tuple after the multiplications of the stateless operator."""
 
     key: u32
-    m: Array[u32, "d*d"]
+    m: Array[u32, Literal["d*d"]]
 
 
 @record
@@ -70,9 +71,9 @@ class State:
     """State of a key: the number of its tuples, the words that hold their checksums, and scratch space."""
 
     n: i64
-    words: Array[u32, 16]
-    x: Array[u32, "d*d"]
-    row: Array[u32, "d"]
+    words: Array[u32, Literal[16]]
+    x: Array[u32, Literal["d*d"]]
+    row: Array[u32, Literal["d"]]
 
 
 @record
