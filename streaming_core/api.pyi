@@ -1,4 +1,4 @@
-# What a type checker and an editor see of streaming_core.api. A record is a class, an i64 is an int, and streams know
+# What a type checker and an editor see of streaming_core.api: a record is a class, an i64 is an int, and streams know
 # the record of their rows. tests/streaming_core/test_checkers.py compares names and parameters with the code.
 
 from collections.abc import Callable, Iterator

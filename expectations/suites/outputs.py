@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from expectations.suites import DataSet, Expectation, broken_rows, expect, parameter, raw_rows
-from streaming_core.language.application import App
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
+from streaming_core.language.application import App
 from streaming_core.language.expectations import CRITICAL, INFO, path_of, read
 from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home

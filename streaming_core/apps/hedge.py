@@ -189,9 +189,9 @@ def _averages():
     return 5_000 + (splitmix64(np.arange(NUMBER, dtype=np.uint64)) % np.uint64(195_001)).astype(np.int64)
 
 
-def _normal(draws, first) -> np.ndarray:
+def _normal(draws, first):
     """Draw approximately normal numbers of variance 1: the sum of twelve uniform draws, from `first` on."""
-    return sum(draws.u53(first + d) for d in range(12)) / float(1 << 53) - 6.0
+    return np.sum([draws.u53(first + d) for d in range(12)], axis=0) / float(1 << 53) - 6.0
 
 
 def _chain(noise, memory):

@@ -180,15 +180,19 @@ def generate(
         print(f"{out}: {manifest['events']} events of {name}, content digest {manifest['content_digest']}")
 
 
-@app.command(epilog=examples("streaming-core new clicks"))
+@app.command(epilog=examples("streaming-core new clicks", "streaming-core new visits --template session"))
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the application and of its file.")],
+    template: Annotated[
+        str,
+        typer.Option(metavar="TEMPLATE", help="words (with a test), join, map, session, transaction or window."),
+    ] = "words",
 ) -> None:
-    """Write a new application that works, with a file of events and a test.
+    """Write a new application that works, with events of its own.
 
     Change the files into your own application. The command prints their paths.
     """
     from streaming_core.cli.new import new
 
-    for path in new(name):
+    for path in new(name, template=template):
         print(path)

@@ -1,4 +1,4 @@
-"""Write a new application: a small one that works, with data and a test, as the start of your own."""
+"""Write a new application from a template: a small one that works, with data, as the start of your own."""
 
 from __future__ import annotations
 
@@ -7,28 +7,47 @@ from collections.abc import Collection
 from pathlib import Path
 
 from streaming_core.apps import registry
-from streaming_core.errors import BadInput, refusal
+from streaming_core.errors import BadInput, refusal, unknown
 
-HERE = Path(__file__).parent
+TEMPLATES = Path(__file__).parent / "templates"
+DEFAULT = "words"
 APPS = Path(registry.__file__).parent
 TESTS = APPS.parents[1] / "tests" / "streaming_core" / "apps"
 
 
-def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
-    """Write the application `name`, a file of events and, in a checkout, its test.
+def templates() -> list[str]:
+    """Return the names of the templates, the default first."""
+    names = {path.name.partition(".")[0] for path in TEMPLATES.glob("*.py.template")}
+    return [DEFAULT, *sorted(names - {DEFAULT})]
+
+
+def new(name: str, apps: Path = APPS, tests: Path = TESTS, template: str = DEFAULT) -> list[Path]:
+    """Write the application `name`, files of events and, where the template has one and in a checkout, a test.
+
+    Args:
+        name: The name of the application.
+        apps: The folder of the application.
+        tests: The folder of its test.
+        template: The name of the template, one of `templates()`.
 
     Returns:
         The paths of the files.
 
     Raises:
-        BadInput: The name is invalid, reserved, or in use.
+        BadInput: The name is invalid, reserved, or in use, or the template is unknown.
         CommandFailed: The disk is full, or fails.
     """
     check_name("application", name, {"registry", registry.ALL})
-    templates = {apps / f"{name}.py": "application.template", apps / f"{name}.csv": "data.template"}
-    if tests.is_dir():
-        templates[tests / f"test_{name}.py"] = "test.template"
-    return write_files({path: (HERE / template).read_text() for path, template in templates.items()}, name)
+    if template not in templates():
+        raise BadInput(unknown("template", template, templates()))
+    files = {apps / f"{name}.py": TEMPLATES / f"{template}.py.template"}
+    files |= {
+        apps / f"{name}{data.name.removeprefix(template)}": data for data in sorted(TEMPLATES.glob(f"{template}.*csv"))
+    }
+    test = TEMPLATES / f"{template}.test.template"
+    if tests.is_dir() and test.exists():
+        files[tests / f"test_{name}.py"] = test
+    return write_files({path: source.read_text() for path, source in files.items()}, name)
 
 
 def check_name(what: str, name: str, reserved: Collection[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from infra.cli import check
 from streaming_core.apps import registry
+from streaming_core.cli.new import new, templates
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
 from tests.infra.cli.conftest import lockstep, refused
@@ -92,3 +93,13 @@ def test_bad_input_is_reported_before_anything_starts(home, package, tmp_path, c
         (["own", "--data", "nosuch"], "nosuch"),
     ):
         assert message in refused(capfd, "check", *arguments)
+
+
+@pytest.mark.slow
+def test_every_template_of_an_application_passes(session, home, package, tmp_path, capfd):
+    for template in templates():
+        files = new(f"from_{template}", package, tmp_path / "nowhere", template)
+        streams = [(path.name.split(".")[1:-1], path) for path in files if path.suffix == ".csv"]
+        data = [word for stream, path in streams for word in ("--data", "=".join([*stream, str(path)]))]
+        assert lockstep("check", f"from_{template}", *data) == 0
+        assert "cells equal the oracle" in capfd.readouterr().out

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from streaming_core.cli.new import new
+from streaming_core.cli.new import TEMPLATES, new, templates
+from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,3 +52,48 @@ def test_existing_files_are_kept(tmp_path):
         new("mine", tmp_path, tmp_path / "tests")
     assert not (tmp_path / "mine.py").exists()
     assert (tmp_path / "tests" / "test_mine.py").read_text() == "mine"
+
+
+def test_a_template_is_short_and_has_data():
+    assert templates() == ["words", "join", "map", "session", "transaction", "window"]
+    for template in templates():
+        lines = (TEMPLATES / f"{template}.py.template").read_text().splitlines()
+        is_declared = re.compile(r'"""|from |import |@record|class |    \w+: \w+$')
+        assert sum(line != "" and not is_declared.match(line) for line in lines) <= 25
+        assert list(TEMPLATES.glob(f"{template}*.csv"))
+
+
+NINE = 1767344400000  # 2026-01-02 09:00 in ms
+OUTPUTS = {
+    "join": [(NINE + 300_000, 1, b"ann", 250)],
+    "map": [(NINE, b"ann", 2.5), (NINE + 90_000, b"ann", 1.25)],
+    "session": [(NINE + 50_000, b"ann", 2, b"cart"), (NINE + 120_000, b"bob", 1, b"home")],
+    "transaction": [(1, True), (1, False), (2, True)],
+    "window": [(NINE + 60_000, b"ann", 1, 250.0), (NINE + 60_000, b"bob", 1, 0.0), (NINE + 120_000, b"ann", 1, 125.0)],
+}
+
+
+def data_of(files):
+    """The options that name the files of events."""
+    names = [(path.name.split(".")[1:-1], path) for path in files if path.suffix == ".csv"]
+    return [word for streams, path in names for word in ("--data", "=".join([*streams, str(path)]))]
+
+
+@pytest.mark.parametrize("template", OUTPUTS)
+def test_an_application_from_a_template_runs_on_its_data(template, package, tmp_path, command):
+    files = new("mine", package, tmp_path / "nowhere", template)
+    data = data_of(files)
+    for words in (["run", "mine", "--threads", 2], ["oracle", "mine"]):
+        code, _, stderr = command(*words, *data, "--out", tmp_path / words[0])
+        assert code == 0, stderr
+    assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+    rows = Parts.of(tmp_path / "run" / "outputs").read().to_pylist()
+    assert [tuple(row.values())[2:] for row in rows] == OUTPUTS[template]
+
+
+def test_an_unknown_template_is_refused(tmp_path, command):
+    code, _, error = command("new", "mine", "--template", "sessions")
+    known = "words, join, map, session, transaction, window"
+    assert (code, error) == (
+        2, f"streaming-core: unknown template 'sessions' (did you mean 'session'?); known: {known}\n"
+    )  # fmt: skip
