@@ -1,4 +1,8 @@
-"""The registry of applications: every other file of this package is one, and has the name of the application."""
+"""The registry of applications: every other file of this package is one, and has the name of the application.
+
+A folder of the package is a suite. Its applications load by name like the others, and belong to no matrix: a suite has
+more applications than a nightly run can afford.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,22 @@ from streaming_core.language.code import code_digest
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Stands for every application in a list of names, so no application may have this name.
 ALL = "all"
+SUITES = ("nexmark",)
 
 _HERE = Path(__file__).parent
 _ELSEWHERE: dict[str, str] = {}  # module by name, of applications outside this package
 
 
-def names() -> list[str]:
-    """Return the names of all applications, sorted, without an import."""
-    return sorted(path.stem for path in _HERE.glob("*.py") if path.stem != "registry" and not path.stem.startswith("_"))
+def names(suite: str = "") -> list[str]:
+    """Return the names of all applications outside suites, or of those of one suite, sorted, without an import."""
+    files = (path.stem for path in (_HERE / suite).glob("*.py"))
+    return sorted(name for name in files if name != "registry" and not name.startswith("_"))
+
+
+def _modules() -> dict[str, str]:
+    """The module of each application, by name."""
+    suites = {f".{suite}": names(suite) for suite in SUITES}
+    return {name: f"{__package__}{inner}.{name}" for inner, members in {"": names(), **suites}.items() for name in members} | _ELSEWHERE
 
 
 def add(module: str) -> None:
@@ -40,13 +52,13 @@ def load(name: str) -> App:
         BadInput: No application has that name, or its file cannot be imported or is incomplete. Or an operator breaks
             the language, or the expectations beside it cannot be read. The message has file, line and reason.
     """
-    known = names()
-    if name not in known and name not in _ELSEWHERE:
-        raise BadInput(unknown("application", name, known))
+    modules = _modules()
+    if name not in modules:
+        raise BadInput(unknown("application", name, names()))
     if not NAME.fullmatch(name) or name == ALL:
         rule = "start with a small letter, then use small letters, digits and _"
         raise BadInput(f"application {name}: invalid file name {name}.py; {rule}")
-    module_name = _ELSEWHERE.get(name, f"{__package__}.{name}")
+    module_name = modules[name]
     try:
         module = importlib.import_module(module_name)
     except BadInput as error:
@@ -85,7 +97,7 @@ def kinds() -> dict[str, str]:
 
 def _where(error: Exception, name: str) -> str:
     """Return `file.py:line`: where in the application's file the import failed."""
-    own = str(_HERE / f"{name}.py")
+    own = str(_HERE.parents[1].joinpath(*_modules()[name].split("."))) + ".py"
     if isinstance(error, SyntaxError) and error.filename == own:
         return f"{name}.py:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]

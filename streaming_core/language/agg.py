@@ -40,13 +40,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate, before it knows the rows: `part(state, row, kind)` takes two expressions and the field's type."""
+    """An aggregate, before it knows the rows: `part(state, row, kind)` takes two expressions and the field's type.
+
+    With `where`, it takes the rows for which that function is true.
+    """
 
     WORDS: ClassVar[str] = 'an aggregate such as agg.count() or agg.max("price")'
 
     name: str
     field: str | None
     part: Callable[[str, str, FieldType], Part]
+    where: Callable | None = None
 
     def of(self, record: Record, column: str) -> Part:
         """This aggregate of rows of a record; its field of the state has the name of the column.
@@ -87,16 +91,20 @@ def _total(kind: FieldType) -> Scalar:
 
 
 @declares
-def count() -> Aggregate:
-    """The number of rows: i64."""
-    return Aggregate("count", None, lambda state, row, kind: Part(i64, f"state.{ROWS}", counts=True))
+def count(*, where: Callable | None = None) -> Aggregate:
+    """The number of rows, or of those for which `where(row)` is true: i64."""
+
+    def part(state: str, row: str, kind: FieldType) -> Part:
+        return Part(i64, f"state.{ROWS}", counts=True) if where is None else Part(i64, state, i64, (f"{state} += 1",))
+
+    return Aggregate("count", None, part, where)
 
 
 @declares
-def sum(field: str) -> Aggregate:
+def sum(field: str, *, where: Callable | None = None) -> Aggregate:
     """The sum of a number field: i64, which wraps around, or f64. Floats are added in the order of the rows."""
     return Aggregate(
-        "sum", field, lambda state, row, kind: Part(_total(kind), state, _total(kind), (f"{state} += {row}",))
+        "sum", field, lambda state, row, kind: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)), where
     )
 
 
@@ -133,12 +141,13 @@ def _extreme(sign: str, state: str, row: str, kind: FieldType) -> Part:
 
 
 @declares
-def count_distinct(field: str) -> Aggregate:
+def count_distinct(field: str, *, where: Callable | None = None) -> Aggregate:
     """The number of different values of an integer field: i64. The state keeps each value once."""
     return Aggregate(
         "count_distinct",
         field,
         lambda state, row, kind: Part(i64, f"len({state})", _values(kind), (f"{state}.add({row})",)),
+        where,
     )
 
 

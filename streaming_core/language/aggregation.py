@@ -173,20 +173,30 @@ class WindowedStream:
         if ROWS in columns:
             raise BadInput(f"aggregate: the field name {ROWS!r} is reserved; rename the field")
         parts = {column: one.of(record, column) for column, one in columns.items()}
+        update: list[str] = []
+        names: dict[str, Any] = {}
+        for column, part in parts.items():
+            if (where := columns[column].where) is None:
+                update += part.update
+            else:
+                names[f"_{column}_where"] = generated.named(where, f"{column}_where")
+                update += [f"if _{column}_where(row):", *_indented([*part.update])]
         return self._declared(
             "aggregate",
             {column: part.state for column, part in parts.items() if part.state is not None},
-            [line for part in parts.values() for line in part.update],
+            update,
             {column: (part.kind, part.result) for column, part in parts.items()},
             counts=any(part.counts for part in parts.values()),
+            names=names,
         )
 
     @declares
-    def top(self, n: int | str, by: str) -> Any:
+    def top(self, n: int | str, by: str, ties: bool = False) -> Any:
         """The rows with the `n` greatest values of a number field, greatest first: field `rank` from 0, and the row.
 
-        Among equal values, the row that came first has the lower rank. NaN is greater than every number. `n` may be
-        the name of a parameter. The `ts` is that of the window.
+        Among equal values, the row that came first has the lower rank. With `ties`, so do the other rows whose value is
+        the `n`-th greatest. NaN is greater than every number. `n` may be the name of a parameter. The `ts` is that of
+        the window.
         """
         self._check_one("top")
         kind, record = self._number("top", by), self._stream._record
@@ -206,6 +216,14 @@ class WindowedStream:
         def values(row: str) -> str:
             return ", ".join(f"{name}={row}.{name}" for name in state.item.fields)
 
+        def same(value: str, place: str) -> str:
+            other = f"rows[{place}].{by}"
+            return f"{value} == {other}" + (f" or ({value} != {value} and {other} != {other})" if kind.is_float else "")
+
+        # Of the rows of the loop, `size - i` wait in front of those that stay, and have no greater value.
+        stays = f"i < size - 1 or size < {most}"
+        if ties:  # as one of the first, or because it equals the row before it
+            stays = f"len(rows) - size + i < {most} or {same(f'rows[0].{by}', 'len(rows) - 1')}"
         update = f"""
             rows = state.rows
             size = len(rows)
@@ -218,11 +236,16 @@ class WindowedStream:
                         if {better("0")}:
                             rows.append({values("row")})
                             is_in = False
-                    if i < size - 1 or size < {most}:
+                    if {stays}:
                         rows.append({values("rows[0]")})
                     rows.popleft()
                 if is_in:
                     rows.append({values("row")})
+        """
+        if ties:
+            update += f"""
+            elif {same(f"row.{by}", "size - 1")}:
+                rows.append({values("row")})
         """
         results = {"rank": (i64, "i")} | {name: (kind, f"state.rows[i].{name}") for name, kind in fields.items()}
         lines = textwrap.dedent(update).strip().splitlines()
@@ -385,8 +408,13 @@ class WindowedStream:
         fields: dict[str, tuple[FieldType, str]],
         loop: str = "",
         counts: bool = False,
+        names: dict[str, Any] | None = None,
     ) -> Any:
-        """Declare an operator from its state, the statements that run for a row, and the fields of the result."""
+        """Declare an operator from its state, the statements that run for a row, and the fields of the result.
+
+        The statements can use `names`.
+        """
+        names = names or {}
         record, name, keys = self._stream._record, self._free(base), self._keys.kinds(self._stream)
         if clash := next((key for key in keys if key == "ts" or key in fields), None):
             raise BadInput(f"{base}: the key {clash} has the name of a field of the result; rename it with select")
@@ -415,17 +443,17 @@ class WindowedStream:
         emission = [loop, f"    {emit}"] if loop else [emit]
         if of_rows:
             return self._of_rows(
-                name, update, emission, Record(f"{name}_state", {**state, ROWS: i64}, None), output, {}
+                name, update, emission, Record(f"{name}_state", {**state, ROWS: i64}, None), output, names
             )
         if counts or self._every is not None:
             state, update = {**state, ROWS: i64}, [*update, f"state.{ROWS} += 1"]
         own = Record(f"{name}_state", state, None)
         result = self._written(f"{name}_result(window, state, out)", emission, {})
         if self._every is not None:
-            early = self._early(name, update, emission, {})
+            early = self._early(name, update, emission, names)
             return self._windows().declared((early,), (own,), output, result, None)
-        function = self._written(f"{name}(row, window, state, out)", update, {})
-        return self._twice(name, function, self._again(name, update, emission, {}), own, output, result)
+        function = self._written(f"{name}(row, window, state, out)", update, names)
+        return self._twice(name, function, self._again(name, update, emission, names), own, output, result)
 
     def _early(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable:
         """Return the update function of a window that also emits results after every few rows."""

@@ -304,7 +304,8 @@ class App:
 
         Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
         stream), and numbered in it: `row.seq`. A silent stream delays no other. With a `delay` (see `source`), `ts`
-        of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it.
+        of a stream may go back. Such a row is taken as if it had the highest `ts` of its stream before it. The rows of
+        a stream that no operator takes are events, and nothing else.
         """
         streams = united(self.name, records)
         source = self.source(streams.event, delay)
@@ -600,10 +601,16 @@ class App:
         operator = self.operator(name)
         if operator.window is None or len(operator.window.states) == 1:
             return operator, []
-        streams = self.operators[1 : 1 + len(self.streams.records)] if self.streams else []
+        streams = self._stream_operators
         if {id(one) for one in streams} != {id(one) for one in operator.inputs}:
             raise BadInput(f"app {self.name}: cannot record or run {name} alone, because it takes several streams")
         return operator, streams
+
+    @property
+    def _stream_operators(self) -> list[Operator]:
+        """The operators that make the streams of several sources; a checked application has those that it reads."""
+        names = self.streams.names if self.streams else ()
+        return [one for one in self.operators[1:] if one.name in names]
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """Return this application with only these operators; its sink takes `sunk`, or the output of the last one."""
@@ -650,9 +657,11 @@ class App:
                     f"app {self.name}: invariant {name!r}: remove the quotes around :{value}; "
                     "Lockstep quotes a text itself"
                 )
+        inputs = {id(operator) for reader in self.operators for operator in reader.inputs}
+        unread = [one for one in self._stream_operators if id(one) not in inputs]
+        self.operators = [one for one in self.operators if one not in unread]
         if len(self.operators) == 2:
             raise BadInput(f"app {self.name}: no operator is between source and sink; add for example flat_map")
-        inputs = {id(operator) for reader in self.operators for operator in reader.inputs}
         for operator in self.operators[1:-1]:
             # The state of an operator may be its only result.
             if operator.state is None and id(operator) not in inputs:

@@ -1,0 +1,2 @@
+SELECT auction, bidder, price, ts, extra
+FROM bid

@@ -1,0 +1,35 @@
+"""NEXMark query 14: bids of a middle price in euros, with the time of day and a number of letters."""
+
+from streaming_core.api import App, i64, text
+from streaming_core.generator import nexmark
+
+app = App("nexmark_q14", params=nexmark.PARAMS, reads="NEXMark, query 14")
+_, _, bids = nexmark.streams(app)
+
+
+def time_of_day(bid):
+    """Name the time of day of a bid."""
+    hour = bid.ts // 3_600_000 % 24
+    if 8 <= hour <= 18:
+        return "dayTime"
+    return "nightTime" if hour <= 6 or hour >= 20 else "otherTime"
+
+
+def count_c(bid):
+    """Count the letters c of the text of a bid."""
+    n = 0
+    for i in range(len(bid.extra)):
+        n += bid.extra[i : i + 1] == "c"
+    return n
+
+
+wanted = bids.filter(lambda bid: 1_000_000_000 < 908 * bid.price < 50_000_000_000)
+wanted.select(
+    "auction",
+    "bidder",
+    "ts",
+    "extra",
+    price=(i64, lambda bid: 908 * bid.price),
+    bid_time_type=(text, time_of_day),
+    c_counts=(i64, count_c),
+).sink()

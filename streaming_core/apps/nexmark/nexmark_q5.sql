@@ -1,0 +1,11 @@
+WITH hops AS (
+    SELECT auction, unnest(range(ts // 2000 * 2000 + 2000, ts // 2000 * 2000 + 12000, 2000)) AS window_end
+    FROM bid
+), counts AS (
+    SELECT auction, window_end, count(*) AS num
+    FROM hops
+    GROUP BY auction, window_end
+)
+SELECT auction, num
+FROM counts
+QUALIFY num = max(num) OVER (PARTITION BY window_end)
