@@ -36,8 +36,10 @@ def names(suite: str = "") -> list[str]:
 
 def _modules() -> dict[str, str]:
     """The module of each application, by name."""
-    suites = {f".{suite}": names(suite) for suite in SUITES}
-    return {name: f"{__package__}{inner}.{name}" for inner, members in {"": names(), **suites}.items() for name in members} | _ELSEWHERE
+    modules = {name: f"{__package__}.{name}" for name in names()}
+    for suite in SUITES:
+        modules |= {name: f"{__package__}.{suite}.{name}" for name in names(suite)}
+    return modules | _ELSEWHERE
 
 
 def add(module: str) -> None:

@@ -32,7 +32,19 @@ PEOPLE, AUCTIONS, EVENTS = 1, 3, 50  # of 50 consecutive events
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1_000, 10, 5
 HOT, IN_FLIGHT, ACTIVE, AHEAD = 100, 100, 1_000, 10
 CHANNELS = 10_000
-NAMES = [b"Ada", b"Alan", b"Barbara", b"Dennis", b"Edsger", b"Frances", b"Grace", b"Jim", b"John", b"Leslie", b"Niklaus"]
+NAMES = [
+    b"Ada",
+    b"Alan",
+    b"Barbara",
+    b"Dennis",
+    b"Edsger",
+    b"Frances",
+    b"Grace",
+    b"Jim",
+    b"John",
+    b"Leslie",
+    b"Niklaus",
+]
 SURNAMES = [b" Allen", b" Backus", b" Dijkstra", b" Gray", b" Hopper", b" Lamport", b" Liskov", b" Turing", b" Wirth"]
 CITIES = [b"Bend", b"Boise", b"Cheyenne", b"Kent", b"Los Angeles", b"Phoenix", b"Portland", b"Redmond", b"Seattle"]
 STATES = [b"AZ", b"CA", b"ID", b"OR", b"WA", b"WY"]

@@ -138,15 +138,19 @@ class Windowing(Dataflow):
             self.records.append(f"@record\nclass {name}:\n{INDENT}few: Array[u8, 3]\n")
             result = self.function("ranks", ["event", "row", "out"], ["out.emit(event, few=row.few)"])
             fields = "'ts', 'stream', 'a', 'b', 'n', 'm', 'x', 'p'"
-            top = f"top({r.randint(1, 3)}, by={r.choice(('x', 'm', 'n'))!r})"
+            top = f"top({r.randint(1, 3)}, by={r.choice(('x', 'm', 'n'))!r}, ties={r.random() < 0.5})"
             return f"{stream}.select({fields}){window}.{top}.flat_map({result}, Event, scratch={name})"
         whole, real = ("first", "last", "min", "max"), ("sum", "avg", "first", "last", "min", "max")
         fields_by_name = {field: r.choice(whole) for field in ("stream", "a", "b", "n", "m") if field != key}
         fields_by_name |= {"x": r.choice(real), "p": r.choice(whole[:2]), "few": r.choice(whole[:2])}
         columns = [f"{field}=agg.{one}({field!r})" for field, one in fields_by_name.items()]
-        columns += ["rows=agg.count()", "kinds=agg.count_distinct('n')", "mean=agg.avg('m')", "total=agg.sum('m')"]
+        columns += ["rows=agg.count()", "kinds=agg.count_distinct('n')", "mean=agg.avg('m')"]
+        where = r.choice(("", ", where=lambda event: event.a % 3 == event.n % 2"))
+        columns += [f"total=agg.sum('m'{where})", f"some=agg.count({where.removeprefix(', ')})"]
         r.shuffle(columns)
-        body = ["out.emit(event, n=(event.rows + event.kinds * 7 + event.total) % 500, x=event.x + event.mean)"]
+        body = [
+            "out.emit(event, n=(event.rows + event.kinds * 7 + event.total + event.some) % 500, x=event.x + event.mean)"
+        ]
         result = self.function("tallies", ["event", "out"], body)
         return f"{stream}{window}.aggregate({', '.join(columns)}).flat_map({result}, Event)"
 

@@ -1,6 +1,6 @@
 """NEXMark query 14: bids of a middle price in euros, with the time of day and a number of letters."""
 
-from streaming_core.api import App, i64, text
+from streaming_core.api import App, hour, i64, text
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q14", params=nexmark.PARAMS, reads="NEXMark, query 14")
@@ -9,10 +9,10 @@ _, _, bids = nexmark.streams(app)
 
 def time_of_day(bid):
     """Name the time of day of a bid."""
-    hour = bid.ts // 3_600_000 % 24
-    if 8 <= hour <= 18:
+    now = hour(bid.ts)
+    if 8 <= now <= 18:
         return "dayTime"
-    return "nightTime" if hour <= 6 or hour >= 20 else "otherTime"
+    return "nightTime" if now <= 6 or now >= 20 else "otherTime"
 
 
 def count_c(bid):

@@ -92,17 +92,33 @@ def greatest(rows):
     return [(rank, row["number"], row["price"], row["is_dear"]) for rank, row in enumerate(best)]
 
 
+def tied(rows):
+    """As `greatest`, and rows whose price equals that of the second; -0.0 equals 0.0."""
+    best = sorted(rows, key=lambda row: (not math.isnan(row["price"]), -row["price"]))
+    worth = [(math.isnan(row["price"]), math.isnan(row["price"]) or row["price"]) for row in best]
+    best = [row for row, value in zip(best, worth, strict=True) if value in worth[:2]]
+    return [(rank, row["number"], row["price"], row["is_dear"]) for rank, row in enumerate(best)]
+
+
 def several(rows):
     """Each aggregate of one operator."""
     numbers, dear = [row["number"] for row in rows], [row["is_dear"] for row in rows]
     [[price]], sums = total(rows), wrapped(sum(numbers))
+    cheap = [row["number"] for row in rows if not row["is_dear"]]
     values = (len(rows), sums, sums / len(rows), price / len(rows), len(set(numbers)), sum(dear))
+    values += (len(cheap), wrapped(sum(cheap)), len(set(cheap)))
     return [(*values, *extreme(min, "number")(rows)[0], *extreme(max, "is_dear")(rows)[0], dear[0], rows[-1]["price"])]
+
+
+def is_cheap(row):
+    return not row.is_dear
 
 
 SEVERAL = {
     "n": agg.count(), "total": agg.sum("number"), "mean": agg.avg("number"), "cost": agg.avg("price"),
-    "kinds": agg.count_distinct("number"), "dear": agg.sum("is_dear"), "least": agg.min("number"),
+    "kinds": agg.count_distinct("number"), "dear": agg.sum("is_dear"),
+    "cheap": agg.count(where=is_cheap), "debt": agg.sum("number", where=lambda row: not row.is_dear),
+    "cheap_kinds": agg.count_distinct("number", where=is_cheap), "least": agg.min("number"),
     "dearest": agg.max("is_dear"), "opened": agg.first("is_dear"), "closed": agg.last("price"),
 }  # fmt: skip
 
@@ -113,6 +129,7 @@ FAMILIES = {
         (lambda windowed: windowed.aggregate(**SEVERAL), [*SEVERAL], several),
         (lambda windowed: windowed.top_k("number", 2), ["rank", "value", "count"], frequent),
         (lambda windowed: windowed.top(2, by="price"), ["rank", "number", "price", "is_dear"], greatest),
+        (lambda windowed: windowed.top(2, by="price", ties=True), ["rank", "number", "price", "is_dear"], tied),
     ],
     "number": [
         (lambda windowed: windowed.aggregate(total=agg.sum("price")), ["total"], total),

@@ -27,6 +27,7 @@ from streaming_core.api import (
     tumbling,
 )
 from streaming_core.errors import BadInput
+from streaming_core.language.acceptance import accept
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
@@ -326,6 +327,15 @@ def test_an_invalid_declaration_is_refused(declare, why):
     with pytest.raises(BadInput) as refused:
         declare(App("shops", params=params).source(Order))
     assert why in str(refused.value)
+
+
+def test_a_condition_of_an_aggregate_must_be_a_function_of_the_row():
+    with pytest.raises(BadInput, match="count: where must be a plain def or None, got 'price'"):
+        agg.count(where="price")
+    app = App("shops")
+    app.source(Order).window(tumbling("1m")).aggregate(n=agg.count(where=lambda row: row.pric > 0)).sink()
+    with pytest.raises(BadInput, match=r"n_where \(test_aggregation.py:\d+\): .*pric"):
+        accept(app, app.bind())
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones():
