@@ -99,7 +99,8 @@ def kinds() -> dict[str, str]:
 
 def _where(error: Exception, name: str) -> str:
     """Return `file.py:line`: where in the application's file the import failed."""
-    own = str(_HERE.parents[1].joinpath(*_modules()[name].split("."))) + ".py"
+    files = [_HERE / suite / f"{name}.py" for suite in ("", *SUITES)]
+    own = str(next((file for file in files if file.exists()), files[0]))
     if isinstance(error, SyntaxError) and error.filename == own:
         return f"{name}.py:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]

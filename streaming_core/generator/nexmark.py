@@ -16,7 +16,9 @@ its events):
 The number of a row in its stream addresses its draws. Names of people and streets of the web are Lockstep's own.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,7 @@ import pyarrow.compute as pc
 from streaming_core.api import App, Param, i64, record, text
 from streaming_core.generator.distributions import exponential
 from streaming_core.generator.draws import Draws
+from streaming_core.generator.periods import Columns
 from streaming_core.generator.tokens import Tokens
 
 BEGIN = 1_436_918_400_000  # 2015-07-15T00:00:00Z
@@ -98,16 +101,17 @@ class Bid:
 PARAMS = {"interval": Param(100, "microseconds from one event to the next", minimum=1, maximum=10**12)}
 
 
-def streams(app: App):
+def streams(app: App) -> tuple[Any, ...]:
     """Declare the sources of a query: the streams of people, auctions and bids.
 
     All queries have the same three sources, so that one import of NEXMark's data serves all of them.
     """
     app.generates(people, auctions, bids)
-    return app.sources(Person, Auction, Bid)
+    records: Any = (Person, Auction, Bid)
+    return app.sources(*records)
 
 
-def people(params, seed, start, stop):
+def people(params: dict[str, Any], seed: int, start: int, stop: int) -> Columns:
     """Make people start..stop-1."""
     draws, row = Draws(seed, "nexmark.people", start, stop), np.arange(start, stop)
     tokens = _tokens()
@@ -130,7 +134,7 @@ def people(params, seed, start, stop):
     }
 
 
-def auctions(params, seed, start, stop):
+def auctions(params: dict[str, Any], seed: int, start: int, stop: int) -> Columns:
     """Make auctions start..stop-1."""
     draws, row = Draws(seed, "nexmark.auctions", start, stop), np.arange(start, stop)
     person = row // AUCTIONS
@@ -153,7 +157,7 @@ def auctions(params, seed, start, stop):
     }
 
 
-def bids(params, seed, start, stop):
+def bids(params: dict[str, Any], seed: int, start: int, stop: int) -> Columns:
     """Make bids start..stop-1."""
     draws, row = Draws(seed, "nexmark.bids", start, stop), np.arange(start, stop)
     person, place = np.divmod(row, EVENTS - PEOPLE - AUCTIONS)
@@ -174,28 +178,28 @@ def bids(params, seed, start, stop):
     }
 
 
-def _time(params, event):
+def _time(params: dict[str, Any], event: np.ndarray) -> np.ndarray:
     """Return the `ts` of each event."""
     return BEGIN + event * params["interval"] // 1_000
 
 
-def _person(draws, d, last):
+def _person(draws: Draws, d: int, last: np.ndarray) -> np.ndarray:
     """Draw a person among the active ones, or among a few that come later."""
     active = np.minimum(last + 1, ACTIVE)
     return last + 1 - active + draws.below(d, active + AHEAD)
 
 
-def _price(draws, d):
+def _price(draws: Draws, d: int) -> np.ndarray:
     """Draw prices in cents: 10^x dollars, x uniform from 0 to 6."""
     return np.rint(exponential(draws.u53(d) * (6 * 2.302585092994046 / (1 << 53))) * 100).astype(np.int64)
 
 
-def _letters(draws, d, most, between=b""):
+def _letters(draws: Draws, d: int, most: int, between: bytes = b"") -> pa.Array:
     """Draw texts of 3 to `most` - 1 characters: letters, and in one of 13 places the character `between`."""
     return _written(draws, d + 1, 3 + draws.below(d, most - 3), most, between)
 
 
-def _extra(draws, d, average, columns):
+def _extra(draws: Draws, d: int, average: int, columns: Iterable[pa.Array]) -> pa.Array:
     """Draw texts that fill a row with these columns to an average number of bytes, 20 % more or less."""
     used = sum(np.diff(np.frombuffer(column.buffers()[1], np.int32)) for column in columns)
     wanted = np.maximum(average - used, 0) * np.ones(len(draws), np.int64)
@@ -203,7 +207,7 @@ def _extra(draws, d, average, columns):
     return _written(draws, d + 1, sizes, average * 6 // 5 + 1, b"")
 
 
-def _written(draws, d, sizes, most, between):
+def _written(draws: Draws, d: int, sizes: np.ndarray, most: int, between: bytes) -> pa.Array:
     """Write texts of these sizes; each draw from `d` on gives eight characters."""
     bits = np.stack([draws.bits(d + number) for number in range(-(-most // 8))], axis=1)
     table = np.concatenate([LETTERS, np.frombuffer((between or b"etaoin") * 20, np.uint8)[: 256 - len(LETTERS)]])
@@ -213,24 +217,24 @@ def _written(draws, d, sizes, most, between):
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _pick(values, numbers):
+def _pick(values: list[bytes], numbers: np.ndarray) -> pa.Array:
     return pa.array(values, pa.binary()).take(pa.array(numbers))
 
 
-def _joined(left, at, right, end):
+def _joined(left: pa.Array, at: bytes, right: pa.Array, end: bytes) -> pa.Array:
     """Join two columns of texts and two texts."""
     return pc.binary_join_element_wise(left, pa.scalar(at), right, pa.scalar(end), b"")
 
 
 @lru_cache(maxsize=1)
-def _tokens():
+def _tokens() -> Tokens:
     """Return the parts of names and of credit cards."""
     numbers = [b"%04d" % number for number in range(10_000)]
     return Tokens(names=NAMES, surnames=SURNAMES, numbers=numbers, blank=[b" "])
 
 
 @lru_cache(maxsize=1)
-def _channels():
+def _channels() -> tuple[pa.Array, pa.Array]:
     """Return the names and the addresses of all channels, first those of the four hot ones."""
     draws = Draws(0, "nexmark.channels", 0, 4 + CHANNELS)
     streets = zip(*(_letters(draws, d, 5, b"_").to_pylist() for d in (0, 2, 4)), strict=True)

@@ -435,18 +435,24 @@ def test_invalid_sources_are_refused(calls, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("reads_right", "generators", "message"),
-    [
-        (False, 2, "the pipeline drops the output of operator Right"),
-        (True, 1, "each source needs one generator; got 1 for 2 sources"),
-    ],
-)
-def test_each_source_needs_an_operator_and_a_generator(reads_right, generators, message):
+def test_each_source_needs_a_generator():
     app = App("written")
     left, right = app.sources(Left, Right)
-    rows = left.flat_map(of_left, Spread)
-    (rows.union(right.flat_map(of_right, Spread)) if reads_right else rows).sink()
-    app.generates(*[stream([])] * generators)
-    with pytest.raises(BadInput, match=message):
+    left.flat_map(of_left, Spread).union(right.flat_map(of_right, Spread)).sink()
+    app.generates(stream([]))
+    with pytest.raises(BadInput, match="each source needs one generator; got 1 for 2 sources"):
         app.check()
+
+
+def test_rows_of_a_source_that_no_operator_takes_are_events_without_outputs():
+    lefts, rights = drawn(np.random.default_rng(1), 90, [0, 1]), drawn_right(np.random.default_rng(2), 60, [0, 1])
+    app = App("written")
+    left, _ = app.sources(Left, Right)
+    left.flat_map(of_left, Spread).sink()
+    app.generates(*(stream(rows["ts"], **{n: v for n, v in rows.items() if n != "ts"}) for rows in (lefts, rights)))
+    table = workload.generate_chunk(app.check(), {}, 150, 1, 0, 150)
+    case = Case(app, {}, table)
+    rows = zip(lefts["key"].tolist(), lefts["value"].tolist(), strict=True)
+    outputs = [(row["key"], row["total"]) for row in case.outputs.to_pylist()]
+    assert outputs == [(key, value) for key, value in rows if value % 5 > 0]
+    case.check(RunSpec.parse({"app": "written", "executor": "pinned", "threads": 2}))
