@@ -19,7 +19,7 @@ from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
 from streaming_core.language.application import App
 from streaming_core.language.expectations import CRITICAL, INFO, path_of, read
-from streaming_core.language.record import Scalar
+from streaming_core.language.record import Nullable, Scalar
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
 
@@ -62,6 +62,7 @@ def expectations_of(app: App) -> list[Expectation]:
     ranges: dict[str, tuple[int, int | dict[str, str] | None]] = {"seq": (0, events), "sub": (0, None)}
     for name in declared.names:
         kind = app.outputs.fields[name]
+        kind = kind.item if isinstance(kind, Nullable) else kind
         # A 64-bit type has the bounds of Spark's type, so no value can be outside.
         if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64") and not kind.is_float:
             ranges[name] = kind.bounds
@@ -69,10 +70,11 @@ def expectations_of(app: App) -> list[Expectation]:
     columns, broken = [], []
     for name, kind in types.items():
         columns.append(expect("expect_column_values_to_be_of_type", INFO, column=name, type_=kind))
-        columns.append(
-            expect("expect_column_proportion_of_non_null_values_to_be_between", INFO, column=name, min_value=1)
-        )
-        broken.append(f"`{name}` IS NULL")
+        if name in LEADING or not declared.field(name).nullable:
+            columns.append(
+                expect("expect_column_proportion_of_non_null_values_to_be_between", INFO, column=name, min_value=1)
+            )
+            broken.append(f"`{name}` IS NULL")
         if name in ranges:
             low, high = ranges[name]
             columns.append(expect("expect_column_min_to_be_between", INFO, column=name, min_value=low))
@@ -85,7 +87,7 @@ def expectations_of(app: App) -> list[Expectation]:
         expect("expect_table_row_count_to_be_between", CRITICAL, "The cells have outputs", min_value=1),
         # The expectations about columns count wrong values; this one shows the rows.
         broken_rows(
-            "No value is null, each value is in the range of its declared type, and seq is the number of an event",
+            "Only nullable values are null, each is in the range of its declared type, and seq is the number of an event",
             f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
         ),
         *read(path_of(app.file), declared.names),

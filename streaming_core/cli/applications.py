@@ -69,6 +69,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
 
 def _facts_of(loaded: App) -> dict[str, Any]:
     """The facts about an application, as JSON values."""
+    from streaming_core.data.workload import described
     from streaming_core.run.way import EXECUTORS, executors_of
 
     params = loaded.bind()
@@ -86,10 +87,10 @@ def _facts_of(loaded: App) -> dict[str, Any]:
             | ({"output": o.output.name} if o.output else {})
             for o in loaded.operators
         ],
-        "event": {f.name: str(f.type) for f in loaded.event.resolve(params).arrow()},
-        "output": {f.name: str(f.type) for f in loaded.outputs.resolve(params).arrow()},
+        "event": {f.name: described(f) for f in loaded.event.resolve(params).arrow()},
+        "output": {f.name: described(f) for f in loaded.outputs.resolve(params).arrow()},
         "tables": {
-            t.name: {**{f.name: str(f.type) for f in t.row.resolve(params).arrow()}, "rows": t.size}
+            t.name: {**{f.name: described(f) for f in t.row.resolve(params).arrow()}, "rows": t.size}
             | ({"key_type": t.key.name, "lookup": t.lookup} if t.key else {})
             for t in loaded.tables
         },

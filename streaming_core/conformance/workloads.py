@@ -24,7 +24,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed, unknown
 from streaming_core.language.application import App
 from streaming_core.language.bound import BoundApp
-from streaming_core.language.record import Array, Scalar, Text
+from streaming_core.language.record import Array, Nullable, Scalar, Text
 from streaming_core.language.sources import TAG
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run.way import MAX_BATCH
@@ -282,6 +282,10 @@ def _numbers(material: Material) -> list[Row]:
     return _with_values(material, (Scalar, Array), values, "no numbers but ts")
 
 
+def _nulls(material: Material) -> list[Row]:
+    return _with_values(material, Nullable, lambda row, name: [None, row[name]], "no field may be null")
+
+
 def _is_number(kind: Any) -> bool:
     return isinstance(kind, Scalar) and kind.name != "boolean"
 
@@ -398,6 +402,7 @@ KINDS: dict[str, Kind] = {
     "blanks": Kind("texts that are empty, or have unusual whitespace", _blanks),
     "bytes": Kind("texts that are not UTF-8, look alike, are long, or do not parse", _bytes),
     "numbers": Kind("the bounds of each type, 0, -1, values beyond 2^53; -0.0, NaN, infinities", _numbers),
+    "nulls": Kind("nulls in every field that may be null", _nulls),
     "minimum": Kind("parameters at their minimum", _first(EVENTS), _minimum),
     "choices": Kind("another choice of each parameter that has choices", _first(EVENTS), _choices(0)),
     "choices_2": Kind("a third choice of each parameter that has one", _first(EVENTS), _choices(1)),

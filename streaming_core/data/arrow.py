@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def to_numpy(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -40,3 +41,23 @@ def to_arrow(values: np.ndarray) -> pa.Array:
     """The values of a one-dimensional array of numbers or booleans as a column; not copied if they are contiguous."""
     data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(data)])
+
+
+def nothing(kind: pa.DataType) -> pa.Scalar:
+    """The zero, false or empty value of a type."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.scalar([nothing(kind.value_type)] * kind.list_size, kind)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.scalar("", kind)
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return pa.scalar(b"" if is_bytes else False if pa.types.is_boolean(kind) else 0, kind)
+
+
+def without_nulls(column: pa.Array) -> pa.Array:
+    """The column with `nothing` for its nulls, which rows hold beside a validity (language/record.py, Nullable)."""
+    return column.fill_null(nothing(column.type)) if column.null_count else column
+
+
+def with_nulls(values: pa.Array, valid: pa.Array) -> pa.Array:
+    """The column whose values are null where they are not valid."""
+    return pc.if_else(valid, values, pa.scalar(None, values.type))

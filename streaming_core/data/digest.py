@@ -16,25 +16,26 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.data.arrow import to_numpy
+from streaming_core.data.arrow import to_numpy, without_nulls
 from streaming_core.errors import BadInput, unknown
 
 SEED = 0x243F6A8885A308D3
 K1 = np.uint64(0x9E3779B97F4A7C15)
 K2 = np.uint64(0xD6E8FEB86659FD93)
 MASK = (1 << 64) - 1
+NULL = np.uint64(0x6C6C756E)  # a word behind a value that is null
 
 
 def digest_table(table: pa.Table, leading: tuple[str, ...] = ()) -> tuple[int, int]:
     """Number of rows and sum of their hashes modulo 2^64.
 
     Args:
-        table: no nulls; integers, booleans, doubles, binary or string, fixed-size lists of scalars, lists of scalars
+        table: integers, booleans, doubles, binary or string, fixed-size lists of scalars, lists of scalars
             or of structs of scalars.
         leading: the columns hashed first (`("seq", "sub")` for outputs); the others follow in their own order.
 
     Raises:
-        BadInput: a leading column is missing, a column has nulls or a type no digest is defined for.
+        BadInput: a leading column is missing, or a column has a type no digest is defined for.
     """
     total = sum(int(hashes.sum(dtype=np.uint64)) for hashes in _hashes(table, leading))
     return table.num_rows, total & MASK
@@ -93,7 +94,10 @@ def joint_digest(digests: dict[str, tuple[int, int]]) -> str:
 def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
     """Fold one column into the rows' hashes, in place."""
     if column.null_count:
-        raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
+        is_null = to_numpy(column.is_null())
+        _fold_column(hashes, without_nulls(column), name)
+        hashes[is_null] = _mixed(hashes[is_null] ^ NULL)
+        return
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         column = column.cast(pa.binary())
@@ -113,10 +117,17 @@ def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
             hashes ^= hashes >> np.uint64(32)
 
 
+def _mixed(words: np.ndarray) -> np.ndarray:
+    words = words * K1
+    return words ^ (words >> np.uint64(32))
+
+
 def _words(column: pa.Array, name: str) -> np.ndarray:
     """The words of a column of fixed width, or of texts: uint64 of shape (rows, words per row)."""
     if column.null_count:
-        raise BadInput(f"column {name} must not contain nulls, got {column.null_count}")
+        words = _words(without_nulls(column), name).copy()
+        words[to_numpy(column.is_null())] = NULL
+        return words
     kind = column.type
     if pa.types.is_fixed_size_list(kind):
         words = _words(column.flatten(), name)

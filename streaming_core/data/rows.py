@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
+from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy, with_nulls, without_nulls
 from streaming_core.data.digest import MASK
 from streaming_core.errors import BadInput
 from streaming_core.language.operator import key_columns
 from streaming_core.language.record import (
+    VALID,
     Array,
     Counter,
     Map,
@@ -31,6 +32,7 @@ from streaming_core.language.record import (
     Slot,
     Text,
     TopK,
+    visible,
 )
 
 TEXT_PADDING = 64
@@ -49,7 +51,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
     """Columns as rows and text, with the sum of the hashes of the rows (digest.py).
 
     Args:
-        table: Columns `seq`, `sub` if it counts in the digest, and the record's fields. No nulls.
+        table: Columns `seq`, `sub` if it counts in the digest, and the record's fields.
         record: The layout of the rows, which do not have `sub`.
 
     Raises:
@@ -59,6 +61,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
 
     rows = np.empty(table.num_rows, dtype=record.dtype(header=True))
     batches = [batch for batch in table.to_batches() if batch.num_rows]
+    batches = [_with_validities(batch, record) for batch in batches]
     texts = [[_text(batch.column(name)) for name in text_fields(record)] for batch in batches]
     bases = np.cumsum([0, *(len(text) for of_batch in texts for text in of_batch)]).tolist()
     if bases[-1] >= 1 << 32:
@@ -86,6 +89,26 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray, i
     return rows, text, total & MASK
 
 
+def _with_validities(batch: pa.RecordBatch, record: Resolved) -> pa.RecordBatch:
+    """A batch as rows have it: for each column that may have nulls, its values and their validity."""
+    for name, slot in record.event[0].items():
+        if slot.nullable:
+            batch = batch.append_column(name, batch.column(slot.nullable).is_valid())
+    for at, name in enumerate(batch.schema.names):
+        if name in record.event[0] and record.event[0][name].is_nullable:
+            batch = batch.set_column(at, name, without_nulls(batch.column(at)))
+    return batch
+
+
+def nulled(columns: dict[str, pa.Array]) -> list[pa.Array]:
+    """Columns of rows as tables have them: each with the nulls that its validity says."""
+    return [
+        with_nulls(column, columns[VALID + name]) if VALID + name in columns else column
+        for name, column in columns.items()
+        if not name.startswith(VALID)
+    ]
+
+
 def _text(column: pa.Array) -> np.ndarray:
     """The bytes of a column of texts."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)
@@ -97,13 +120,13 @@ def _text(column: pa.Array) -> np.ndarray:
 def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarray) -> pa.Table:
     """Output rows as columns `seq`, `sub` and the record's fields. `rows` has the record's dtype with header."""
     schema = record.arrow(("seq", "sub"))
-    columns = [to_arrow(rows["seq"]), to_arrow(subs.astype(np.int64))]
+    columns = {"seq": to_arrow(rows["seq"]), "sub": to_arrow(subs.astype(np.int64))}
     for slot in record.event[0].values():
         if isinstance(slot.type, Text):
-            columns.append(gather(rows[slot.name]["offset"], rows[slot.name]["length"], text))
+            columns[slot.name] = gather(rows[slot.name]["offset"], rows[slot.name]["length"], text)
         else:
-            columns.append(_column(rows[slot.name], slot))
-    return pa.Table.from_arrays(columns, schema=schema)
+            columns[slot.name] = _column(rows[slot.name], slot)
+    return pa.Table.from_arrays(nulled(columns), schema=schema)
 
 
 def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Array:
@@ -134,22 +157,20 @@ def decode_state(data: bytes, record: Resolved, keys: list[pa.Array]) -> pa.Tabl
     Growing containers and texts are read through the addresses in `data`: their arena must still live.
     """
     rows = np.frombuffer(data, dtype=record.dtype(header=False))
-    columns = list(keys)
+    columns = {}
     names = key_columns(len(keys))
     fields = [pa.field(name, key.type, nullable=False) for name, key in zip(names, keys, strict=True)]
     schema = record.arrow()
     for slot in record.columns:
-        field = schema.field(slot.name)
-        fields.append(field)
         if isinstance(slot.type, Scalar | Array):
-            columns.append(_column(rows[slot.name], slot))
+            columns[slot.name] = _column(rows[slot.name], slot)
         elif isinstance(slot.type, Text):
-            columns.append(_parts(rows[slot.name], slot.type))
+            columns[slot.name] = _parts(rows[slot.name], slot.type)
         else:
             raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
             read = _rings if isinstance(slot.type, Ring) else _queues if isinstance(slot.type, Queue) else _growing
-            columns.append(read(raw, slot).cast(field.type))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+            columns[slot.name] = read(raw, slot).cast(schema.field(slot.name).type)
+    return pa.Table.from_arrays([*keys, *nulled(columns)], schema=pa.schema([*fields, *schema]))
 
 
 def decode_keys(keys: bytes | list[bytes] | tuple | None) -> list[pa.Array]:
@@ -179,13 +200,14 @@ def _queues(raw: np.ndarray, slot: Slot) -> pa.Array:
         raw[:, at : at + size].copy().view(f"<u{size}")[:, 0].astype(np.int64)
         for at, size in ((0, 8), (16, 8), (8, 4), (12, 4))
     )
-    columns, before = [], 0  # bytes of a row's fields before the one at hand
-    for kind in slot.type.fields.values():
+    columns, before = {}, 0  # bytes of a row's fields before the one at hand
+    for name, kind in slot.type.fields.items():
         begins = data + before * capacities + first * kind.width
         parts = [ctypes.string_at(a, n * kind.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
-        columns.append(_parts(np.frombuffer(b"".join(parts), "<u8" if isinstance(kind, Text) else kind.dtype), kind))
+        words = np.frombuffer(b"".join(parts), "<u8" if isinstance(kind, Text) else kind.dtype)
+        columns[name] = _parts(words, kind)
         before += kind.width
-    return _lists(lengths, pa.StructArray.from_arrays(columns, names=list(slot.type.fields)))
+    return _lists(lengths, pa.StructArray.from_arrays(nulled(columns), names=visible(columns)))
 
 
 def _gaps(tree: int, capacity: int) -> np.ndarray:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from streaming_core import generator, interruption, storage
 from streaming_core.apps import registry
-from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.arrow import nothing, to_arrow, to_numpy
 from streaming_core.data.comparison import columns, unequal
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Parts, part_path, write_file
@@ -178,7 +178,7 @@ def _merged(
             {
                 field.name: _column(values[field.name], field, rows, f"{app.name}: stream {name}")
                 if field.name in values
-                else pa.repeat(nothing(field.type), rows)
+                else pa.repeat(absent(field), rows)
                 for field in fields
             }
         )
@@ -189,11 +189,9 @@ def _merged(
     ]
 
 
-def nothing(kind: pa.DataType) -> pa.Scalar:
-    """The value of a column of this type in the rows of other streams."""
-    if pa.types.is_fixed_size_list(kind):
-        return pa.scalar([nothing(kind.value_type)] * kind.list_size, kind)
-    return pa.scalar(b"" if pa.types.is_binary(kind) else False if pa.types.is_boolean(kind) else 0, kind)
+def absent(field: pa.Field) -> pa.Scalar:
+    """The value of a column in the rows of other streams."""
+    return pa.scalar(None, field.type) if field.nullable else nothing(field.type)
 
 
 def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
@@ -213,7 +211,7 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
             column = pa.array(values, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, BadInput, ValueError) as error:
         raise BadInput(f"generator of {app}: column {field.name}: {error}") from None
-    if len(column) != rows or column.null_count:
+    if len(column) != rows or (column.null_count and not field.nullable):
         counts = f"got {len(column)} values with {column.null_count} nulls"
         raise BadInput(f"generator of {app}: column {field.name}: needs {rows} values without nulls, {counts}")
     return column
@@ -268,10 +266,15 @@ def seal(
     return _seal(Path(directory), app, params, parts, (rows, value), about)
 
 
+def described(field: pa.Field) -> str:
+    """The type of a column in words."""
+    return f"{field.type} or null" if field.nullable else str(field.type)
+
+
 def records(app: App, params: dict[str, Any]) -> dict[str, Any]:
     """What an import must share with an application: the fields of its events, its streams, and their time."""
     return {
-        "fields": {field.name: str(field.type) for field in list(schema(app, params))[1:]},
+        "fields": {field.name: described(field) for field in list(schema(app, params))[1:]},
         "streams": list(app.streams.names) if app.streams is not None else [],
         "time": app.time,
         "sorted": app.delay is None,

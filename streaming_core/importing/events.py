@@ -312,7 +312,7 @@ def _write_stream(
                 arrays = [
                     pa.array(columns[one.name], one.type)
                     if one.name in columns
-                    else pa.repeat(workload.nothing(one.type), count)
+                    else pa.repeat(workload.absent(one), count)
                     for one in schema
                 ]
                 file.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))

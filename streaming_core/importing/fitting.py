@@ -6,6 +6,7 @@ It rounds, cuts, wraps and guesses nothing.
     floats     decimal digits with or without an exponent, NaN, Infinity; converted to the nearest double
     boolean    true, false, 1, 0
     text       UTF-8, or the bytes of a binary column; an empty CSV value is an empty text, because CSV has no null
+    nullable   null, or a value that does not exist; an empty CSV value, also of a text
     arrays     a list with the declared number of items; in CSV written as in JSON: [1, 2]
 
 A time is a Parquet timestamp, or ISO 8601: 2026-01-02T03:04:05.678Z. The time of day and the time zone may be missing;
@@ -22,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from streaming_core.language.extent import UNITS
-from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text
 
 _INTEGER = re.compile(r"\s*([+-]?)0*(\d+)(?:\.0*)?\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -56,6 +57,16 @@ def reader(declared: Resolved, name: str, unit: str, empty: bool) -> Read:
         A function of a text, of bytes or of a list of texts. A missing value is None.
     """
     slot = declared.state[0][name]
+    if slot.is_nullable:
+        return partial(_nullable, _reader(slot, unit, False), empty)
+    return _reader(slot, unit, empty)
+
+
+def _nullable(read: Read, empty: bool, raw: Any) -> Any:
+    return None if raw is None or (empty and not raw.strip()) else read(raw)
+
+
+def _reader(slot: Slot, unit: str, empty: bool) -> Read:
     match slot.type:
         case Text():
             return partial(_text, b"" if empty else None)

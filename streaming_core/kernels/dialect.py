@@ -14,6 +14,8 @@ of their own become calls of *words* (see kernels/vocabulary.py):
     for row in q: ...  -> for i in range(len(q)): ...        with q[i] for row
     for x in t.split() -> while ...: x = text_part(...)  likewise with a separator
     str(n)             -> decimal(n)
+    x.f is None        -> not valid(x, "f")
+    row.f = None       -> set_optional(zero(row, "f"), False, row, "f")   likewise of a field or an `if` with one
     x in s             -> contains(x, s)
     x in (a, b)        -> among(x, a, b)
     out.emit(f=v, ...) -> _f = v; ...; emit(out, (_f, ...))  in the order of the output record's fields
@@ -34,7 +36,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,7 @@ from streaming_core.language.application import Constant
 from streaming_core.language.bound import BoundApp
 from streaming_core.language.extent import Duration, units
 from streaming_core.language.parameters import ParamRef
-from streaming_core.language.record import Record
+from streaming_core.language.record import VALID, Nullable, Record
 from streaming_core.language.source import Source, by_position, is_over_rows, text_bytes, whole_row
 
 _OPERATIONS = {ast.FloorDiv: "floordiv", ast.Mod: "modulo", ast.LShift: "shift_left", ast.RShift: "shift_right"}
@@ -95,6 +97,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, translator: Translator, function: Callable, output: Record | None):
         self.translator, self.output, self.source = translator, output, Source(function)
         self.scans = self.splits = 0
+        self.nullable = translator.program.nullable
         self.before: list[ast.stmt] = []  # assignments that precede the present statement
         self.variables = 0
         self.globals: dict[str, Any] = {**translator.words, "__name__": function.__module__}
@@ -173,14 +176,14 @@ class _Rewriter(ast.NodeTransformer):
         statements, self.before = [*self.before, statement], []
         return statements
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         """Return a store: of a variable, or by the word for a field or an item."""
-        return self._store(node.targets[0], self.visit(node.value))
+        return self._stored(node.targets[0], node.value)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         """Return a store without the annotation."""
         assert node.value is not None
-        return self._store(node.target, self.visit(node.value))
+        return self._stored(node.target, node.value)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         """Return a store of the operation's value; an index has its value once, before the operands."""
@@ -192,8 +195,51 @@ class _Rewriter(ast.NodeTransformer):
         store = self._store(target, self.visit(ast.BinOp(load, node.op, node.value)))
         return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in self._preceded(store)]
 
+    def _stored(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Return a store; of a field that may be null, that of its value and its validity."""
+        if not isinstance(target, ast.Attribute) or target.attr not in self.nullable:
+            return [self._store(target, self.visit(value))]
+        if isinstance(value, ast.IfExp):  # evaluated once, and before the store
+            value.test = self._variable(self.visit(value.test))
+        parts = self._optional(value, target.value, target.attr)
+        return self._preceded(ast.Expr(self.word("set_optional", *parts, *self._place(target))))
+
+    def _place(self, field: ast.Attribute) -> tuple[ast.expr, ast.expr]:
+        """Return the owner of a field, and its name."""
+        return self.visit(copy.deepcopy(field.value)), ast.Constant(field.attr)
+
+    def _optional(self, value: ast.expr, owner: ast.expr, field: str) -> tuple[ast.expr, ast.expr]:
+        """Return a value for a field of an owner, whatever it is if it is null, and whether it has one."""
+        match value:
+            case ast.Constant(value=None):
+                return self.word("zero", self.visit(copy.deepcopy(owner)), ast.Constant(field)), ast.Constant(False)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                sides = [self._optional(side, owner, field) for side in (body, orelse)]
+                if not all(isinstance(valid, ast.Constant) and valid.value for _, valid in sides):
+                    chosen, valid = (
+                        ast.IfExp(self.visit(copy.deepcopy(test)), sides[0][i], sides[1][i]) for i in range(2)
+                    )
+                    return chosen, valid
+                return ast.IfExp(self.visit(test), sides[0][0], sides[1][0]), ast.Constant(True)
+            case ast.Attribute(attr=name) if name in self.nullable and self.source.outer(value) is None:
+                return self.word("raw", *self._place(value)), self.word("valid", *self._place(value))
+        return self.visit(value), ast.Constant(True)
+
+    def _values(self, owner: ast.expr, call: ast.Call, nullable: Container[str]) -> dict[str, ast.expr]:
+        """Return the values of a call's keywords; behind that of a field that may be null, whether it has one."""
+        values: dict[str, ast.expr] = {}
+        for keyword in call.keywords:
+            assert keyword.arg is not None
+            if keyword.arg in nullable:
+                values[keyword.arg], values[VALID + keyword.arg] = self._optional(keyword.value, owner, keyword.arg)
+            else:
+                values[keyword.arg] = self.visit(keyword.value)
+        return values
+
     def _store(self, target: ast.expr, value: ast.expr) -> ast.stmt:
         match target:
+            case ast.Attribute(attr=name) if name in self.nullable:
+                return ast.Expr(self.word("set_optional", value, ast.Constant(True), *self._place(target)))
             case ast.Attribute(value=owner, attr=name):
                 return ast.Expr(self.word("set_field", value, self.visit(owner), ast.Constant(name)))
             case ast.Subscript(value=owner, slice=index):
@@ -206,7 +252,7 @@ class _Rewriter(ast.NodeTransformer):
             return self._split(node, node.iter, node.iter.func.value)
         if is_over_rows(node):
             node = by_position(node)
-        match = scan.matched(node)
+        match = None if self.nullable else scan.matched(node)  # reading a null fails
         if match is None:
             return self.generic_visit(node)
         self.scans += 1
@@ -259,7 +305,11 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Return the comparison, or the word for `in`."""
+        """Return the comparison, or the word for `in` or `is None`."""
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            assert isinstance(node.left, ast.Attribute)
+            valid = self.word("valid", self.visit(node.left.value), ast.Constant(node.left.attr))
+            return valid if isinstance(node.ops[0], ast.IsNot) else ast.UnaryOp(ast.Not(), valid)
         self.generic_visit(node)
         if not isinstance(node.ops[0], ast.In | ast.NotIn):
             return node
@@ -302,14 +352,17 @@ class _Rewriter(ast.NodeTransformer):
         match name, node.args:
             case (("emit" | "add"), []):  # keys.add has keywords: the add of a set takes its item by position
                 assert self.output is not None
-                values = {k.arg: self.visit(k.value) for k in node.keywords}
-                fields = list(self.output.fields)
+                kinds = self.output.fields
+                nullable = {name for name, kind in kinds.items() if isinstance(kind, Nullable)}
+                values = self._values(method.value, node, nullable)
+                fields = [name for field in kinds for name in (field, VALID + field) if name in values]
                 if list(values) != fields:
                     values = {name: self._variable(value) for name, value in values.items()}
                 return self.word("emit", owner, ast.Tuple([values[field] for field in fields], ast.Load()))
             case "append", []:
-                names = ast.Constant(" ".join(k.arg for k in node.keywords if k.arg is not None))
-                return self.word("queue_append", owner, names, self._row([k.value for k in node.keywords]))
+                values = self._values(method.value, node, self.nullable)
+                row = ast.Tuple(list(values.values()), ast.Load())
+                return self.word("queue_append", owner, ast.Constant(" ".join(values)), row)
             case "drop", []:
                 return self.word("drop", owner)
             case (("row" | "result"), [table, index]):

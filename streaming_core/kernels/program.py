@@ -22,7 +22,7 @@ from streaming_core.language.application import App
 from streaming_core.language.bound import BoundApp
 from streaming_core.language.code import code_digest
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Resolved, Scalar, Text
+from streaming_core.language.record import VALID, Resolved, Scalar, Text
 from streaming_core.language.tables import BoundTable
 from streaming_core.language.window import Window
 from streaming_core.storage import digest_of
@@ -74,7 +74,8 @@ class Program:
         self.description["columns"] = bound.output.layout
         if self.app.unordered is not None:
             names = [*bound.output.event[0]]
-            self.description["unordered"] = [names.index(name) for name in self.app.unordered.columns]
+            columns = [one for name in self.app.unordered.columns for one in (name, VALID + name) if one in names]
+            self.description["unordered"] = [names.index(name) for name in columns]
         self._loaded: dict[str, machine_code.Loaded]
         self._spans: list
         self._builds_texts: bool

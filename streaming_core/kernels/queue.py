@@ -21,8 +21,16 @@ from streaming_core.kernels import ir as code
 from streaming_core.kernels import owned
 from streaming_core.kernels.containers import CAPACITY, LENGTH, compiled, part
 from streaming_core.kernels.memory import allocate, copy_bytes, load_half, load_word, store_half, store_word
-from streaming_core.kernels.values import QueuedType, QueueType, parts_of_text, text_of_word, text_type
-from streaming_core.language.record import Text
+from streaming_core.kernels.values import (
+    QueuedType,
+    QueueType,
+    parts_of_text,
+    raw,
+    refuse_null,
+    text_of_word,
+    text_type,
+)
+from streaming_core.language.record import VALID, Text
 
 FIRST = 16
 _LEAST = 8  # capacity: each column begins at a multiple of 8 bytes
@@ -111,7 +119,11 @@ def _store(typingctx, queue, names, values):
         columns, length, capacity, first = _parts(context, builder, queue, args[0])
         converted = []
         for i, (name, kind) in enumerate(zip(written, signature.args[2].types, strict=True)):
-            value, where, field = builder.extract_value(args[2], i), f"{queue.record.name}.{name}", queue.fields[name]
+            value, where = builder.extract_value(args[2], i), f"{queue.record.name}.{name}"
+            if name not in queue.fields:  # the validity of a value for a field that cannot be null
+                refuse_null(context, builder, value, f"{queue.record.name}.{name.removeprefix(VALID)}")
+                continue
+            field = queue.fields[name]
             if isinstance(field, Text):
                 converted.append(parts_of_text(context, builder, value))
             else:
@@ -123,7 +135,7 @@ def _store(typingctx, queue, names, values):
                 words = [arena, *value, code.i64(0)]
                 converted[i] = context.compile_internal(builder, owned.own.py_func, own, words)
         place = builder.add(first, length)
-        for name, value in zip(written, converted, strict=True):
+        for name, value in zip((one for one in written if one in queue.fields), converted, strict=True):
             code.store(builder, value, columns, _place_of(builder, queue, name, capacity, place), code.ROW)
         longer = builder.trunc(builder.add(length, code.i64(1)), code.I32)
         address = cgutils.create_struct_proxy(queue)(context, builder, args[0]).address
@@ -231,7 +243,34 @@ class _QueuedAttributes(AttributeTemplate):
 @lower_getattr_generic(QueuedType)
 def _load_field(context, builder, kind, value, name):
     row = cgutils.create_struct_proxy(kind)(context, builder, value)
+    if VALID + name in kind.queue.fields:
+        valid = _load_queued(context, builder, kind, row, VALID + name)
+        refuse_null(context, builder, valid, f"{kind.queue.record.name}.{name}")
+    return _load_queued(context, builder, kind, row, name)
+
+
+def _load_queued(context, builder, kind, row, name):
+    """Load a field of a row of a queue, whether it is null or not."""
     place = _place_of(builder, kind.queue, name, row.capacity, row.place)
     if isinstance(kind.queue.fields[name], Text):
         return text_of_word(context, builder, code.load(builder, row.columns, place, code.I64, code.ROW))
     return code.load_scalar(builder, row.columns, place, kind.queue.fields[name])
+
+
+@overload(raw, prefer_literal=True)
+def _raw(row, name):
+    if isinstance(row, QueuedType) and VALID + name.literal_value in row.queue.fields:
+        return lambda row, name: _raw_field(row, name)
+    return None
+
+
+@intrinsic(prefer_literal=True)
+def _raw_field(typingctx, row, name):
+    field = name.literal_value
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(row)(context, builder, args[0])
+        return _load_queued(context, builder, row, held, field)
+
+    kind = row.queue.fields[field]
+    return (text_type if isinstance(kind, Text) else code.numba_type(kind))(row, name), codegen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -15,7 +16,21 @@ from numba.extending import intrinsic, overload, overload_method, register_model
 
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import owned
-from streaming_core.language.record import Array, Counter, Map, Queue, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.language.record import (
+    VALID,
+    Array,
+    Counter,
+    Map,
+    Queue,
+    Resolved,
+    Ring,
+    Scalar,
+    Set,
+    Slot,
+    Text,
+    TopK,
+    boolean,
+)
 
 
 def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None:
@@ -157,6 +172,20 @@ def _load_field(context, builder, kind, value, name):
     if name == "seq":
         return code.load(builder, row.address, 0, code.I64)
     slot = kind.slots[name]
+    if slot.is_nullable:
+        valid = code.load_scalar(builder, row.address, kind.slots[VALID + name].offset, boolean)
+        refuse_null(context, builder, valid, f"{kind.resolved.name}.{name}")
+    return _load_slot(context, builder, kind, row, slot)
+
+
+def refuse_null(context, builder, valid, where: str) -> None:
+    """Raise ValueError unless a field has a value."""
+    message = f"{where} is null; test it with `is None` first"
+    code.raise_if(context, builder, builder.not_(valid), ValueError, message)
+
+
+def _load_slot(context, builder, kind, row, slot):
+    """Load a field of a row, whether it is null or not."""
     match slot.type:
         case Scalar():
             return code.load_scalar(builder, row.address, slot.offset, slot.type)
@@ -215,6 +244,112 @@ def arena_of(typingctx, row):
         return builder.ptrtoint(cgutils.create_struct_proxy(row)(context, builder, args[0]).arena, code.I64)
 
     return types.int64(row), codegen
+
+
+# --- words over fields that may be null ---------------------------------------------------------------------------
+
+
+def raw(row, name):
+    """`row.name`, or what stands there if it is null."""
+
+
+def valid(row, name):
+    """`row.name is not None`."""
+
+
+def zero(row, name):
+    """What stands in a field that is null."""
+
+
+def set_optional(value, valid, row, name):
+    """`row.name = value`, or null if it is not valid."""
+
+
+def slots_of(row) -> dict[str, Any] | None:
+    """The fields, with validities, of a row, an emitter or a queue, with their types; None of all else."""
+    if isinstance(row, QueuedType | QueueType):
+        return row.fields if isinstance(row, QueueType) else row.queue.fields
+    resolved = getattr(row, "resolved", None) or getattr(row, "output", None)
+    return {name: slot.type for name, slot in resolved.event[0].items()} if resolved else None
+
+
+@overload(raw, prefer_literal=True)
+def _raw(row, name):
+    field = name.literal_value
+    if VALID + field not in (slots_of(row) or {}):
+        namespace: dict = {}
+        exec(f"def get(row, name):\n    return row.{field}\n", namespace)
+        return namespace["get"]
+    return (lambda row, name: _raw_field(row, name)) if isinstance(row, RowType) else None
+
+
+@intrinsic(prefer_literal=True)
+def _raw_field(typingctx, row, name):
+    field = name.literal_value
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(row)(context, builder, args[0])
+        return _load_slot(context, builder, row, held, row.slots[field])
+
+    return field_type(row.slots[field])(row, name), codegen
+
+
+@overload(valid, prefer_literal=True)
+def _valid(row, name):
+    field = VALID + name.literal_value
+    if field not in (slots_of(row) or {}):
+        return lambda row, name: True
+    namespace: dict = {}
+    exec(f"def get(row, name):\n    return row.{field}\n", namespace)
+    return namespace["get"]
+
+
+@overload(zero, prefer_literal=True)
+def _zero(row, name):
+    kind = slots_of(row)[name.literal_value]
+    if isinstance(kind, Text):
+        return lambda row, name: _empty_text()
+    value = 0.0 if kind.is_float else False if kind.name == "boolean" else 0
+    return lambda row, name: value
+
+
+@intrinsic
+def _empty_text(typingctx):
+    def codegen(context, builder, signature, args):
+        return text_of_word(context, builder, code.i64(0))
+
+    return foreign_type(), codegen
+
+
+@overload(set_optional, prefer_literal=True)
+def _set_optional(value, valid, row, name):
+    field = name.literal_value
+    if VALID + field in row.slots:
+        validity = VALID + field
+
+        def store(value, valid, row, name):
+            set_field(value, row, field)
+            set_field(valid, row, validity)
+
+        return store
+    where = f"{row.resolved.name}.{field}"
+
+    def check(value, valid, row, name):
+        checked(valid, where)
+        set_field(value, row, field)
+
+    return check
+
+
+@intrinsic(prefer_literal=True)
+def checked(typingctx, valid, where):
+    """Raise ValueError unless a field has a value."""
+
+    def codegen(context, builder, signature, args):
+        refuse_null(context, builder, args[0], where.literal_value)
+        return context.get_dummy_value()
+
+    return types.none(types.boolean, where), codegen
 
 
 # --- words over rows and arrays ----------------------------------------------------------------------------------

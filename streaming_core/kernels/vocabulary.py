@@ -9,6 +9,10 @@ assert containers  # imported for the methods it registers
 WORDS = {
     "_set_field": values.set_field,
     "_set_item": values.set_item,
+    "_set_optional": values.set_optional,
+    "_raw": values.raw,
+    "_valid": values.valid,
+    "_zero": values.zero,
     "_text": texts.literal,
     "_text_slice": values.text_slice,
     "_text_part": texts.text_part,

@@ -3,20 +3,25 @@
     bids.key_by("auction").window(tumbling("1m")).aggregate(n=agg.count(), top=agg.max("price"), mean=agg.avg("price"))
 
 An aggregate becomes a field of the state, the statements that take a row into it, and the expression of its result.
+
+Rows in which the field is null do not count. So an aggregate of a field that may be null counts its rows itself. The
+result is null if there are none, unless it is a number of values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language.declaration import declares
-from streaming_core.language.record import Array, FieldType, Record, Scalar, Set, f64, i64, unfit
+from streaming_core.language.record import Array, FieldType, Nullable, Record, Scalar, Set, Text, f64, i64, unfit
 
 # The field of a state that counts its rows. Statements see the number of the rows before theirs.
 ROWS = "rows_so_far"
+# And the beginning of the name of the field that counts the rows of one aggregate.
+_OWN = "_rows_"
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Part:
         state: The type of the field of the state, if it needs one.
         update: The statements that take a row.
         counts: Whether the aggregate reads the number of rows.
+        own: The field of the state that counts the rows of this aggregate, if it needs one.
     """
 
     kind: FieldType
@@ -36,11 +42,15 @@ class Part:
     state: FieldType | None = None
     update: tuple[str, ...] = ()
     counts: bool = False
+    own: str | None = None
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate, before it knows the rows: `part(state, row, kind)` takes two expressions and the field's type.
+    """An aggregate, before it knows the rows.
+
+    `part(state, row, kind, rows)` takes the field's type, and expressions of its state, of the field and of the number
+    of rows.
 
     With `where`, it takes the rows for which that function is true.
     """
@@ -49,7 +59,7 @@ class Aggregate:
 
     name: str
     field: str | None
-    part: Callable[[str, str, FieldType], Part]
+    part: Callable[[str, str, FieldType, str], Part]
     where: Callable | None = None
 
     def of(self, record: Record, column: str) -> Part:
@@ -60,17 +70,27 @@ class Aggregate:
         """
         field = self.field
         if field is None:
-            return self.part(f"state.{column}", "", i64)
+            return self.part(f"state.{column}", "", i64, f"state.{ROWS}")
         call = f"aggregate: {column}=agg.{self.name}({field!r})"
         if field not in record.fields:
             raise BadInput(f"{call}: {unknown('field', field, record.fields)}")
-        kind = record.fields[field]
+        declared = record.fields[field]
+        kind = declared.item if isinstance(declared, Nullable) else declared
         if self.name == "count_distinct" and (reason := unfit(_values(kind))):
             raise BadInput(f"{call}: {reason}")
         if self.name in _OF_NUMBERS and not isinstance(kind, Scalar):
             numbers = ", ".join(name for name, kind in record.fields.items() if isinstance(kind, Scalar))
             raise BadInput(f"{call}: {field} is no number; {record.name} has the number fields {numbers}")
-        return self.part(f"state.{column}", f"row.{field}", kind)
+        if not isinstance(declared, Nullable):
+            return self.part(f"state.{column}", f"row.{field}", kind, f"state.{ROWS}")
+        rows = f"state.{_OWN}{column}"
+        part = self.part(f"state.{column}", f"row.{field}", kind, rows)
+        update = (f"if row.{field} is not None:", *(f"    {line}" for line in (*part.update, f"{rows} += 1")))
+        part = replace(part, update=update, counts=False, own=_OWN + column)
+        if self.name in ("count", "count_distinct"):
+            return part
+        assert isinstance(part.kind, Scalar | Text), call
+        return replace(part, kind=Nullable(part.kind), result=f"{part.result} if {rows} > 0 else None")
 
 
 _OF_NUMBERS = {"sum", "avg", "min", "max"}
@@ -91,20 +111,20 @@ def _total(kind: FieldType) -> Scalar:
 
 
 @declares
-def count(*, where: Callable | None = None) -> Aggregate:
-    """The number of rows, or of those for which `where(row)` is true: i64."""
+def count(field: str | None = None, *, where: Callable | None = None) -> Aggregate:
+    """The number of rows, or of those for which `where(row)` is true: i64. With a field, of those where it is not null."""
 
-    def part(state: str, row: str, kind: FieldType) -> Part:
-        return Part(i64, f"state.{ROWS}", counts=True) if where is None else Part(i64, state, i64, (f"{state} += 1",))
+    def part(state: str, row: str, kind: FieldType, rows: str) -> Part:
+        return Part(i64, rows, counts=True) if where is None else Part(i64, state, i64, (f"{state} += 1",))
 
-    return Aggregate("count", None, part, where)
+    return Aggregate("count", field, part, where)
 
 
 @declares
 def sum(field: str, *, where: Callable | None = None) -> Aggregate:
     """The sum of a number field: i64, which wraps around, or f64. Floats are added in the order of the rows."""
     return Aggregate(
-        "sum", field, lambda state, row, kind: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)), where
+        "sum", field, lambda state, row, kind, rows: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)), where
     )
 
 
@@ -114,8 +134,8 @@ def avg(field: str) -> Aggregate:
     return Aggregate(
         "avg",
         field,
-        lambda state, row, kind: Part(
-            f64, f"float({state}) / float(state.{ROWS})", _total(kind), (f"{state} += {row}",), True
+        lambda state, row, kind, rows: Part(
+            f64, f"float({state}) / float({rows})", _total(kind), (f"{state} += {row}",), True
         ),
     )
 
@@ -123,21 +143,21 @@ def avg(field: str) -> Aggregate:
 @declares
 def min(field: str) -> Aggregate:
     """The least value of a number field: i64 or f64. NaN is greater than every number, and -0.0 counts as 0.0."""
-    return Aggregate("min", field, lambda state, row, kind: _extreme("<", state, row, kind))
+    return Aggregate("min", field, lambda state, row, kind, rows: _extreme("<", state, row, kind, rows))
 
 
 @declares
 def max(field: str) -> Aggregate:
     """The greatest value of a number field, with the order of `min`."""
-    return Aggregate("max", field, lambda state, row, kind: _extreme(">", state, row, kind))
+    return Aggregate("max", field, lambda state, row, kind, rows: _extreme(">", state, row, kind, rows))
 
 
-def _extreme(sign: str, state: str, row: str, kind: FieldType) -> Part:
+def _extreme(sign: str, state: str, row: str, kind: FieldType, rows: str) -> Part:
     value, taken, is_better = _total(kind), row, f"{row} {sign} {state}"
     if value is f64:
         greatest = state if sign == "<" else row  # NaN, which alone differs from itself
         is_better, taken = f"{is_better} or {greatest} != {greatest}", f"{row} + 0.0"  # 0.0 of -0.0
-    return Part(value, state, value, (f"if state.{ROWS} == 0 or {is_better}:", f"    {state} = {taken}"), True)
+    return Part(value, state, value, (f"if {rows} == 0 or {is_better}:", f"    {state} = {taken}"), True)
 
 
 @declares
@@ -146,7 +166,7 @@ def count_distinct(field: str, *, where: Callable | None = None) -> Aggregate:
     return Aggregate(
         "count_distinct",
         field,
-        lambda state, row, kind: Part(i64, f"len({state})", _values(kind), (f"{state}.add({row})",)),
+        lambda state, row, kind, rows: Part(i64, f"len({state})", _values(kind), (f"{state}.add({row})",)),
         where,
     )
 
@@ -160,12 +180,12 @@ def first(field: str) -> Aggregate:
 @declares
 def last(field: str) -> Aggregate:
     """The value that a field has in the last row, with the type of the field. Rows count in the order they come in."""
-    return Aggregate("last", field, lambda state, row, kind: Part(kind, state, kind, _copied(state, row, kind)))
+    return Aggregate("last", field, lambda state, row, kind, rows: Part(kind, state, kind, _copied(state, row, kind)))
 
 
-def _first(state: str, row: str, kind: FieldType) -> Part:
+def _first(state: str, row: str, kind: FieldType, rows: str) -> Part:
     copied = (f"    {line}" for line in _copied(state, row, kind))
-    return Part(kind, state, kind, (f"if state.{ROWS} == 0:", *copied), True)
+    return Part(kind, state, kind, (f"if {rows} == 0:", *copied), True)
 
 
 def _copied(state: str, row: str, kind: FieldType) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from streaming_core.language.record import (
     Array,
     Counter,
     FieldType,
+    Nullable,
     Queue,
     Record,
     Scalar,
@@ -183,7 +184,8 @@ class WindowedStream:
                 update += [f"if _{column}_where(row):", *_indented([*part.update])]
         return self._declared(
             "aggregate",
-            {column: part.state for column, part in parts.items() if part.state is not None},
+            {column: part.state for column, part in parts.items() if part.state is not None}
+            | {part.own: i64 for part in parts.values() if part.own is not None},
             update,
             {column: (part.kind, part.result) for column, part in parts.items()},
             counts=any(part.counts for part in parts.values()),
@@ -521,8 +523,8 @@ def _counted(name: str, state: Record) -> Record:
 
 def resets(field: str, kind: FieldType) -> list[str]:
     """Return the statements that reset a field of a state to zero or empty."""
-    if isinstance(kind, Scalar):
-        return [f"state.{field} = {_nothing(kind)}"]
+    if isinstance(kind, Scalar | Nullable):
+        return [f"state.{field} = {'None' if isinstance(kind, Nullable) else _nothing(kind)}"]
     if isinstance(kind, Array):
         return [f"for i in range(len(state.{field})):", f"    state.{field}[i] = {_nothing(kind.item)}"]
     return [f'state.{field} = b""' if isinstance(kind, Text) else f"state.{field}.clear()"]

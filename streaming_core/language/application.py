@@ -50,7 +50,7 @@ from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import Pairs, joined
 from streaming_core.language.operator import KEY_COLUMN, Operator
 from streaming_core.language.parameters import Param, Params, Profile
-from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text, texts_in
+from streaming_core.language.record import CONTAINERS, GROWING, Nullable, Queue, Record, Scalar, Text, texts_in
 from streaming_core.language.sinks import gathered
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.stream import Connected, Stream
@@ -256,7 +256,7 @@ class App:
             keys: `keys(params)` returns the `size` keys of a table with lookup `hash`, in any order: an array of
                 integers, or a list of texts. Default: the integers 0..size-1.
         """
-        self._refuse("table", row, Text, Queue)
+        self._refuse("table", row, Text, Nullable, Queue)
         frame = caller()
         where = frame.f_code.co_filename, frame.f_lineno
 
@@ -460,7 +460,7 @@ class App:
                     f"app {self.name}: the {role} function of a {operator.kind} operator must be a plain def"
                 )
         self._refuse("output", operator.output, *CONTAINERS)
-        self._refuse("scratch", operator.scratch, Text, *GROWING)
+        self._refuse("scratch", operator.scratch, Text, Nullable, *GROWING)
         taken = operator.kept.fields if operator.kind == "partitioned" else ()
         if clash := next((name for name in taken if KEY_COLUMN.fullmatch(name)), None):
             raise BadInput(
@@ -484,7 +484,8 @@ class App:
         for name, kind in record.fields.items():
             texts = " of texts" if Text in kinds and texts_in(kind) else ""
             if texts or isinstance(kind, kinds):
-                reason = f"record {record.name}: {name} is a {type(kind).__name__}{texts}, which no {what} can hold"
+                which = "can be null" if isinstance(kind, Nullable) else f"is a {type(kind).__name__}{texts}"
+                reason = f"record {record.name}: {name} {which}, which no {what} can hold"
                 if texts or isinstance(kind, Text):
                     instead = "keep it in a state" if what == "scratch" else f"use it as the key of the {what}"
                     reason += f"; {instead}, or let the generator replace it by a number"

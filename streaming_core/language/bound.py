@@ -14,7 +14,7 @@ import numpy as np
 from streaming_core.language import tables
 from streaming_core.language.application import App, Constant
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Record, Resolved
+from streaming_core.language.record import Nullable, Queue, Record, Resolved
 from streaming_core.language.window import Bounds
 
 
@@ -50,6 +50,16 @@ class BoundApp:
         self.records = Records(params)
         self.event, self.output = self.records[app.event], self.records[app.outputs]
         self.tables = [tables.BoundTable(app.name, table, self.records[table.row], params) for table in app.tables]
+
+    @cached_property
+    def nullable(self) -> set[str]:
+        """The names of the fields that may be null, in any record of the operators."""
+        records = [
+            one for o in self.app.operators for one in (o.output, o.state, *(o.window.states if o.window else ()))
+        ]
+        kinds = [pair for one in records if one is not None for pair in one.fields.items()]
+        kinds += [pair for _, kind in kinds if isinstance(kind, Queue) for pair in kind.item.fields.items()]
+        return {name for name, kind in kinds if isinstance(kind, Nullable)}
 
     @cached_property
     def windows(self) -> dict[Operator, Bounds]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import math
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
@@ -23,8 +24,19 @@ import pyarrow as pa
 from streaming_core.errors import BadInput, unknown
 
 
+class _Item:
+    """A type of which a field may be null: `i64 | None`."""
+
+    def __or__(self: Any, other: Any) -> Any:
+        if other is not None:
+            raise BadInput(f"a field has one type; write {self.name}, or {self.name} | None")
+        return Nullable(self)
+
+    __ror__ = __or__
+
+
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(_Item):
     """A fixed-width scalar. `low`/`high` bound what a store accepts (None for floats)."""
 
     name: str
@@ -86,7 +98,7 @@ def one_nan(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(_Item):
     """Bytes beside the row.
 
     In events and outputs, a text is (offset u32, length u32) into the batch's text. In a state it is a word: the
@@ -104,6 +116,25 @@ class Text:
 text = Text()
 
 
+@dataclass(frozen=True)
+class Nullable:
+    """A scalar or text that may be null: `price: i64 | None`.
+
+    A row has two fields for it: the value, which is zero or empty if it is null, and a boolean behind it, which is true
+    if there is a value. Its name begins with VALID. A field of a state starts as null.
+    """
+
+    item: Scalar | Text
+
+
+VALID = "_valid_"  # and the name of a nullable field
+
+
+def visible(names: Iterable[str]) -> list[str]:
+    """The names of fields without those of validities."""
+    return [name for name in names if not name.startswith(VALID)]
+
+
 class _Sized:
     """A field type with arguments: `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter), `Array[u32, "d*d"]`.
 
@@ -112,11 +143,18 @@ class _Sized:
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
         values = arguments if isinstance(arguments, tuple) else (arguments,)
+        if any(isinstance(one, Nullable) for one in values):
+            raise BadInput(f"{cls.__name__}: its items cannot be null; remove `| None`")
         names = [one.name for one in dataclass_fields(cls)]
         if len(values) != len(names):
             takes = f"takes {len(names)} argument{'s' * (len(names) != 1)}"
             raise BadInput(f"{cls.__name__} {takes}, got {len(values)}; write {cls.__name__}[{', '.join(names)}]")
         return cls(*(get_args(one)[0] if get_origin(one) is Literal else one for one in values))
+
+    def __or__(self, other: Any) -> Any:
+        raise BadInput(f"{type(self).__name__}[...] | None: only scalars and texts can be null; remove `| None`")
+
+    __ror__ = __or__
 
 
 @dataclass(frozen=True)
@@ -214,8 +252,14 @@ class Queue(_Sized):
 
     @property
     def fields(self) -> dict[str, Scalar | Text]:
-        """The columns, in order."""
-        return {name: kind for name, kind in self.item.fields.items() if isinstance(kind, Scalar | Text)}
+        """The columns, in order; two for a field that may be null."""
+        columns: dict[str, Scalar | Text] = {}
+        for name, kind in self.item.fields.items():
+            if isinstance(kind, Nullable):
+                columns |= {name: kind.item, VALID + name: boolean}
+            elif isinstance(kind, Scalar | Text):
+                columns[name] = kind
+        return columns
 
 
 PAIRS = (Set, Map, Counter, TopK)  # whose entries are a key and a value
@@ -237,7 +281,7 @@ def texts_in(kind: Any) -> list[int]:
     return [number for number, part in enumerate(parts) if isinstance(part, Text)]
 
 
-FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK | Queue
+FieldType = Scalar | Text | Nullable | Array | Ring | Set | Map | Counter | TopK | Queue
 
 
 class Record:
@@ -275,7 +319,7 @@ def record(cls: type | None = None) -> Record:
                 f"record {cls.__name__}.{name}: the type is a string; remove the quotes, and the line "
                 "'from __future__ import annotations' if the file has it"
             )
-        if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
+        if not isinstance(kind, (Scalar, Text, Nullable, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {_foreign(kind)}")
         if reason := unfit(kind):
             raise BadInput(f"record {cls.__name__}.{name}: {reason}")
@@ -309,11 +353,13 @@ def _foreign(kind: Any) -> str:
 
 def unfit(kind: FieldType) -> str:
     """Why an array or container cannot hold its declared items; empty if it can."""
+    if isinstance(kind, Nullable):
+        return ""
     if isinstance(kind, Queue):
         if not isinstance(kind.item, Record):
             return "items of Queue must be records"
         for name, field in kind.item.fields.items():
-            if not isinstance(field, Scalar | Text):
+            if not isinstance(field, Scalar | Text | Nullable):
                 what = f"{kind.item.name}.{name} is a {type(field).__name__}"
                 return f"items of Queue must be records of scalars and texts, but {what}"
         return ""
@@ -341,6 +387,12 @@ class Slot:
     offset: int
     count: int
     size: int
+    is_nullable: bool = False  # then the slot VALID + name follows
+
+    @property
+    def nullable(self) -> str:
+        """The field whose validity this slot holds; empty if it holds none."""
+        return self.name.removeprefix(VALID) if self.name.startswith(VALID) else ""
 
 
 class Resolved:
@@ -369,8 +421,9 @@ class Resolved:
 
     def _layout(self, start: int) -> tuple[list[Slot], int]:
         slots, offset = [], start
-        for name, kind in self.record.fields.items():
-            count = 1
+        for name, declared in self.record.fields.items():
+            count, is_nullable = 1, isinstance(declared, Nullable)
+            kind = declared.item if isinstance(declared, Nullable) else declared
             match kind:
                 case Scalar():
                     align, size = kind.width, kind.width
@@ -389,8 +442,11 @@ class Resolved:
                 case _:
                     align, size = 8, 32
             offset = _align(offset, align)
-            slots.append(Slot(name, kind, offset, count, size))
+            slots.append(Slot(name, kind, offset, count, size, is_nullable))
             offset += size
+            if is_nullable:
+                slots.append(Slot(VALID + name, boolean, offset, 1, 1))
+                offset += 1
         return slots, _align(offset, 8)
 
     @cached_property
@@ -406,7 +462,8 @@ class Resolved:
         for slot in self.event[0].values():
             assert isinstance(slot.type, Scalar | Text | Array)  # events and outputs hold no container
             kind = slot.type.item if isinstance(slot.type, Array) else slot.type
-            columns.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
+            name = "valid" if slot.nullable else kind.name
+            columns.append({"kind": name, "offset": slot.offset, "count": slot.count})
         return columns
 
     @cached_property
@@ -445,7 +502,7 @@ class Resolved:
     @cached_property
     def keeps_texts(self) -> bool:
         """Whether a row without header has texts, in a field or in a container."""
-        return any(isinstance(kind, Text) or texts_in(kind) for kind in self.record.fields.values())
+        return any(isinstance(slot.type, Text) or texts_in(slot.type) for slot in self.state[0].values())
 
     @cached_property
     def has_containers(self) -> bool:
@@ -481,6 +538,8 @@ class Resolved:
         """Parquet schema: `leading` i64 columns, then the fields (containers as lists; no arrays of length 0)."""
         columns = [pa.field(name, pa.int64(), nullable=False) for name in leading]
         for slot in self.columns:
+            if slot.nullable:
+                continue
             match slot.type:
                 case Array():
                     kind = slot.type.arrow(slot.count)
@@ -493,8 +552,9 @@ class Resolved:
                 case TopK():
                     kind = pa.list_(pa.struct([("key", pa.int64()), ("score", pa.int64())]))
                 case Queue():
-                    kind = pa.list_(pa.struct([(n, column.arrow()) for n, column in slot.type.fields.items()]))
+                    fields = slot.type.fields.items()
+                    kind = pa.list_(pa.struct([(n, k.arrow()) for n, k in fields if not n.startswith(VALID)]))
                 case _:
                     kind = slot.type.arrow()
-            columns.append(pa.field(slot.name, kind, nullable=False))
+            columns.append(pa.field(slot.name, kind, nullable=slot.is_nullable))
         return pa.schema(columns)

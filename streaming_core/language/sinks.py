@@ -12,7 +12,7 @@ sinks: digests, comparisons and invariants read one output.
 from __future__ import annotations
 
 from streaming_core.errors import BadInput
-from streaming_core.language.record import FieldType, Record, Scalar, Text, u8
+from streaming_core.language.record import FieldType, Nullable, Record, Scalar, Text, u8
 
 TAG = "sink"
 MOST = 1 << 8  # sinks: the tag is a u8
@@ -55,6 +55,8 @@ def gathered(app: str, records: dict[str, Record], tag: str = TAG) -> tuple[Reco
         values = {tag: str(number)} | {column: f"row.{field}" for column, field in columns[sink].items()}
         texts = [f"row.{field}[0:0]" for field, kind in record.fields.items() if isinstance(kind, Text)]
         for column, kind in fields.items():
+            if isinstance(kind, Nullable):
+                values.setdefault(column, "None")
             if column not in values:
                 if not isinstance(kind, Scalar | Text) or (isinstance(kind, Text) and not texts):
                     raise refusal(f"{tag} {sink} has nothing for column {column}; let its rows have a field {column}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.arrow import to_arrow, to_numpy, without_nulls
 from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text, one_nan
 
@@ -33,7 +33,10 @@ def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Arr
     for slot in resolved.event[0].values():
         assert isinstance(slot.type, Scalar | Text | Array)  # an event holds no container
         wanted = slot.type.arrow(slot.count) if isinstance(slot.type, Array) else slot.type.arrow()
-        column = _checked(events, slot.name, wanted)
+        if slot.nullable:
+            yield slot, _checked(events, slot.nullable, None, True).is_valid()
+            continue
+        column = without_nulls(_checked(events, slot.name, wanted, slot.is_nullable))
         yield slot, _one_nan(column) if pa.types.is_floating(_items(wanted)) else column
 
 
@@ -48,7 +51,7 @@ def _one_nan(column: pa.Array) -> pa.Array:
     return to_arrow(one_nan(to_numpy(column)))
 
 
-def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
+def _checked(events: pa.Table, name: str, wanted: pa.DataType | None, is_nullable: bool = False) -> pa.Array:
     """Return a column as a single array of the wanted type.
 
     Raises:
@@ -57,12 +60,12 @@ def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
     if name not in events.column_names:
         raise BadInput(f"events: column {name!r} is missing; the columns are {', '.join(events.column_names)}")
     column = events.column(name)
-    if column.type != wanted:
+    if wanted is not None and column.type != wanted:
         if pa.types.is_binary(wanted) and (pa.types.is_string(column.type) or pa.types.is_large_binary(column.type)):
             column = column.cast(pa.binary())
         elif not (pa.types.is_fixed_size_list(wanted) and _same_list(column.type, wanted)):
             raise BadInput(f"events: column {name} must have type {wanted}, got {column.type}")
-    if column.null_count:
+    if column.null_count and not is_nullable:
         raise BadInput(f"events: column {name} must not contain nulls, got {column.null_count}")
     column = column.combine_chunks()
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

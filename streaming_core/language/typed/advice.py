@@ -51,8 +51,8 @@ _NODES: dict[type[ast.AST], str] = {
     ast.While: "while loops with else; move the else branch after the loop",
     ast.Pow: "`**`; multiply instead",
     ast.MatMult: "`@`; multiply in a loop",
-    ast.Is: "`is`; write ==, every field has a value and there is no None",
-    ast.IsNot: "`is not`; write !=, every field has a value and there is no None",
+    ast.Is: "`is` but for `field is None`; write ==",
+    ast.IsNot: "`is not` but for `field is not None`; write !=",
     ast.Slice: "slices with a step; write text[a:b]",
     ast.Assign: "chained assignments; assign to one target per line",
     ast.AnnAssign: "variables without a value; assign one, such as 0",
@@ -78,7 +78,7 @@ _ARGUMENTS = {
     "str": "takes one integer",
 }
 _VALUES = {
-    NoneType: "choose a number that means none, such as 0 or -1",
+    NoneType: "only a field declared with `| None` can be null, and a variable cannot hold one",
     list: f"{_KEEP} an Array, Ring or Queue of the state",
     dict: f"{_KEEP} a Map or Counter of the state",
     set: f"{_KEEP} a Set of the state",

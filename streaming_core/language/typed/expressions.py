@@ -16,6 +16,7 @@ from streaming_core.language.application import Constant, Table
 from streaming_core.language.extent import Duration, duration, units
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
+    VALID,
     Array,
     Counter,
     Map,
@@ -239,12 +240,13 @@ class Expressions(Scope):
         slot = self.field(node, row, node.attr)
         where = f"{row.kind.resolved.name}.{node.attr}"
         match slot.type:
-            case Scalar():
-                return Node("field", loaded(slot.type), [row], slot)
-            case Text():
-                if row.op not in ("var", "windowkey", "queued"):
+            case Scalar() | Text():
+                if isinstance(slot.type, Text) and row.op not in ("var", "windowkey", "queued"):
                     raise self.fail(node, f"read the text {where} from a variable that holds the row")
-                return Node("field", TEXT, [row], slot)
+                value = Node("field", loaded(slot.type), [row], slot)
+                if not slot.is_nullable:
+                    return value
+                return Node("present", value.kind, [value, self.validity(row, slot)], where, node.lineno)
             case Array(item):
                 return Node("part", ArrayKind(item, slot.count, row.kind.writable, where), [row], slot)
             case _:
@@ -254,6 +256,37 @@ class Expressions(Scope):
                     reason = "a function over several rows cannot read a set, map, counter or top-k of them"
                     raise self.fail(node, f"{where} is not available: {reason}")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
+
+    def validity(self, row: Node, slot: Slot) -> Node:
+        """Whether a field that may be null has a value."""
+        return Node("field", BOOL, [row], row.kind.slots[VALID + slot.name])
+
+    def nullable(self, node: ast.expr) -> tuple[Node, Node] | None:
+        """The value of a field that may be null, whatever it is, and whether it has one; None of all else."""
+        if not isinstance(node, ast.Attribute) or self.outer(node) is not None:
+            return None
+        row = self.row(node.value)
+        if not isinstance(row.kind, RowKind) or not (slot := row.kind.slots.get(node.attr)) or not slot.is_nullable:
+            return None
+        present = self.expression(node)
+        self.calm(node, present, f"the row of {present.data}, which may be null,")
+        value, valid = present.args
+        return value, valid
+
+    def optional(self, node: ast.expr, scalar: Scalar | Text) -> tuple[Node, Node]:
+        """A value for a field that may be null, whatever it is if it is null, and whether it has one."""
+        if isinstance(node, ast.Constant) and node.value is None:
+            return self.literal(node, b"" if isinstance(scalar, Text) else False), Node("const", BOOL, data=False)
+        if isinstance(node, ast.IfExp):
+            condition, sides = self.condition(node.test), [self.optional(n, scalar) for n in (node.body, node.orelse)]
+            if any(valid.op != "const" or not valid.data for _, valid in sides):
+                self.calm(node, condition, "the condition of a value that may be null")
+                if condition.op == "const":
+                    return sides[not condition.data]
+                joined = self.joined(node, *(value.kind for value, _ in sides))
+                value = Node("ifexp", joined, [condition, *(self.cast(value, joined) for value, _ in sides)])
+                return value, Node("ifexp", BOOL, [condition, *(valid for _, valid in sides)])
+        return self.nullable(node) or (self.expression(node), Node("const", BOOL, data=True))
 
     def row(self, node: ast.expr) -> Node:
         """The owner of a field.
@@ -327,6 +360,12 @@ class Expressions(Scope):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             contains = self.contains(node, node.left, node.comparators[0])
             return contains if isinstance(node.ops[0], ast.In) else Node("not", BOOL, [contains])
+        match node.ops, node.comparators:
+            case [ast.Is() | ast.IsNot() as sign], [ast.Constant(value=None)]:
+                if (field := self.nullable(node.left)) is None:
+                    reason = "only fields declared with `| None` can be null"
+                    raise self.fail(node, f"`{ast.unparse(node.left)}` is never None; {reason}")
+                return field[1] if isinstance(sign, ast.IsNot) else Node("not", BOOL, [field[1]])
         left, parts = self.expression(node.left), []
         for i, (op, following) in enumerate(zip(node.ops, node.comparators, strict=True)):
             sign = _COMPARE.get(type(op))

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from streaming_core.language.application import Transaction
-from streaming_core.language.record import CONTAINERS, Array, Queue, Record, Resolved, Scalar, Slot, Text, u32
+from streaming_core.language.record import (
+    CONTAINERS,
+    VALID,
+    Array,
+    Queue,
+    Record,
+    Resolved,
+    Scalar,
+    Slot,
+    Text,
+    u32,
+    visible,
+)
 from streaming_core.language.source import by_position, is_over_rows, whole_row
 from streaming_core.language.typed import advice
 from streaming_core.language.typed.bound import Bound
@@ -100,9 +112,9 @@ class Reader(Expressions):
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Return():
                 return [self.jump(node)]
             case ast.Assign(targets=[target], value=value):
-                return [self.store(node, target, self.expression(value))]
+                return self.stored(node, target, value)
             case ast.AnnAssign(target=target, value=value) if value is not None:
-                return [self.store(node, target, self.expression(value))]
+                return self.stored(node, target, value)
             case ast.AugAssign():
                 return self.augmented(node)
             case ast.If():
@@ -152,7 +164,7 @@ class Reader(Expressions):
             before, name = self.variable(node, "index", index)
             target = ast.copy_location(ast.Subscript(target.value, name, ast.Store()), target)
         whole = ast.copy_location(ast.BinOp(target, node.op, node.value), node)
-        return [*before, self.store(node, target, self.expression(whole))]
+        return [*before, *self.stored(node, target, whole)]
 
     def variable(self, node: ast.stmt | ast.expr, role: str, value: Node) -> tuple[list[Node], ast.Name]:
         """Assign to a variable that the source does not have; its name depends on its place alone."""
@@ -239,6 +251,30 @@ class Reader(Expressions):
             self.assigned = self.assigned | {name}
         return self.variables[name]
 
+    def stored(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> list[Node]:
+        """Type an assignment; of a field that may be null, the stores of its value and of its validity."""
+        field = self.nullable(target)
+        if field is None:
+            return [self.store(node, target, self.field_value(target, value))]
+        slot, before = field[1].data, list[Node]()
+        stored, valid = self.optional(value, field[0].data.type)
+        if valid.op == "ifexp":  # it may read the field
+            before, name = self.variable(node, "valid", valid)
+            valid = self.expression(name)
+        return [*before, self.store(node, target, stored), Node("setfield", NONE, [field[1].args[0], valid], slot)]
+
+    def field_value(self, target: ast.expr, value: ast.expr) -> Node:
+        """Type a value for a field that is not null.
+
+        Kernels do not know the types of rows. If another record has a field of this name that may be null, they
+        evaluate a condition twice.
+        """
+        if isinstance(target, ast.Attribute) and target.attr in self.program.nullable:
+            for choice in ast.walk(value):
+                if isinstance(choice, ast.IfExp):
+                    self.calm(value, self.condition(choice.test), "the condition of a value that may be null")
+        return self.expression(value)
+
     def store(self, node: ast.stmt, target: ast.expr, value: Node) -> Node:
         """Type an assignment to a variable, a field of a row or an item of an array."""
         match target:
@@ -313,7 +349,7 @@ class Reader(Expressions):
         row = self.expression(call.args[0])
         if not isinstance(row.kind, RowKind):
             return call
-        fields = [name for name in output.event[0] if name != "seq"]
+        fields = [name for name in visible(output.event[0]) if name != "seq"]
         changed = {keyword.arg for keyword in call.keywords}
         if missing := [name for name in fields if name not in changed and name not in row.kind.slots]:
             reason = f"{row.kind.resolved.name} has no field {missing[0]}"
@@ -324,8 +360,8 @@ class Reader(Expressions):
         """Assignments of values in written order, and the values in the order of the fields."""
         written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
         before: list[Node] = []
-        if written != list(values):
-            for name in written:
+        if written != visible(values):
+            for name in with_validities(written, values):
                 assigned, variable = self.variable(call, name, values[name])
                 before += assigned
                 values[name] = self.expression(variable)
@@ -337,24 +373,30 @@ class Reader(Expressions):
         row = self.program.records[queue.kind.type.item]
         slots = row.state[0]
         values = self.fields(call, "append", row, slots)
-        written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+        written = with_validities([keyword.arg for keyword in call.keywords if keyword.arg is not None], values)
         return Node("append", NONE, [queue, *(values[name] for name in written)], [slots[name] for name in written])
 
     def fields(self, call: ast.Call, function: str, record: Resolved, slots: dict[str, Slot]) -> dict[str, Node]:
         """The keyword arguments of a call, converted to the fields of a record, in the order of the fields."""
-        form = f"{function}({', '.join(f'{name}=...' for name in slots if name != 'seq')})"
+        declared = visible(slots)
+        form = f"{function}({', '.join(f'{name}=...' for name in declared if name != 'seq')})"
         if call.args or any(k.arg is None for k in call.keywords):
             raise self.fail(call, f"{function}() takes every field by name; write {form}")
         names = [k.arg for k in call.keywords if k.arg is not None]
-        if sorted(names) != sorted(slots):
-            missing = ", ".join(name for name in slots if name not in names)
-            extra = ", ".join(name for name in names if name not in slots)
+        if sorted(names) != sorted(declared):
+            missing = ", ".join(name for name in declared if name not in names)
+            extra = ", ".join(name for name in names if name not in declared)
             faults = [f"{what} {which}" for what, which in (("is missing", missing), ("has no field", extra)) if which]
             raise self.fail(call, f"{function}() {' and '.join(faults)}; write {form}")
         values = {}
-        for name, slot in slots.items():
-            value = self.expression(next(k.value for k in call.keywords if k.arg == name))
-            where = f"{record.name}.{name}"
+        for name in declared:
+            slot, where = slots[name], f"{record.name}.{name}"
+            written = next(k.value for k in call.keywords if k.arg == name)
+            if slot.is_nullable:
+                assert isinstance(slot.type, Scalar | Text)
+                value, values[VALID + name] = self.optional(written, slot.type)
+            else:
+                value = self.field_value(ast.Attribute(ast.Name("_"), name), written)
             if isinstance(slot.type, Scalar | Text):
                 value = self.fit(call, value, slot.type, where)
             elif isinstance(slot.type, Array):
@@ -363,7 +405,7 @@ class Reader(Expressions):
                     holds = f"which holds {slot.count} items of {slot.type.item.name}"
                     raise self.fail(call, f"cannot store {value.kind} in {where}, {holds}")
             values[name] = value
-        return values
+        return {name: values[name] for name in slots}
 
     def access(self, call: ast.Call, name: str) -> Node:
         """`txn.require`, `txn.modify`, `txn.read` in a plan."""
@@ -424,6 +466,12 @@ class Reader(Expressions):
         if isinstance(function, Transaction) or not inspect.isfunction(function):
             raise self.fail(node, f"txn.{what} takes a function here; write it with def at the top level of the file")
         return function
+
+
+def with_validities(names: list[str], values: Container[str]) -> list[str]:
+    """The names of fields, and behind each one that may be null the name of its validity."""
+    both = [one for name in names for one in (name, VALID + name)]
+    return [name for name in both if name in values]
 
 
 def _on_all_paths(paths: list[set[str] | None]) -> set[str] | None:

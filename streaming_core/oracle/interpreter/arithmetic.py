@@ -58,6 +58,11 @@ def negative() -> Any:
     raise IndexError("index is negative")
 
 
+def null(where: str) -> Any:
+    """Raise ValueError, in place of a value that is null."""
+    raise ValueError(f"{where} is null; test it with `is None` first")
+
+
 def set_item(value: Any, items: list, index: int) -> None:
     """`items[index] = value`; negative positions are out of range."""
     if not 0 <= index < len(items):

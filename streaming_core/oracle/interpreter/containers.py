@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import namedtuple
-from functools import cache
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
-from streaming_core.language.record import Counter, Map, Queue, Record, Ring, Scalar, Set, Text, TopK
+from streaming_core.language.record import VALID, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK
 from streaming_core.oracle.interpreter.arithmetic import kept, narrow, wrap
 
 
@@ -216,19 +215,13 @@ class PlainTopK:
         return [{"key": key, "score": -negative} for negative, key in self.pairs]
 
 
-@cache
-def _row(record: Record) -> Any:
-    """Return the class of a queue's rows, which are immutable."""
-    return namedtuple(record.name, list(record.fields))
-
-
 class PlainQueue:
     """Rows, oldest first, as many as are appended and not yet removed."""
 
-    __slots__ = ("first", "make", "rows", "where")
+    __slots__ = ("first", "rows", "where")
 
-    def __init__(self, record: Record, where: str):
-        self.make, self.where = _row(record), where
+    def __init__(self, where: str):
+        self.where = where
         self.clear()
 
     def clear(self) -> None:
@@ -238,7 +231,7 @@ class PlainQueue:
 
     def append(self, /, **values: Any) -> None:
         """Append a row."""
-        self.rows.append(self.make(**values))
+        self.rows.append(SimpleNamespace(**values))
 
     def popleft(self) -> None:
         """Remove the oldest row."""
@@ -261,7 +254,15 @@ class PlainQueue:
 
     def export(self) -> list:
         """Return the items for the table of states."""
-        return [row._asdict() for row in self.rows[self.first :]]
+        rows = [vars(row) for row in self.rows[self.first :]]
+        return [
+            {
+                name: value if row.get(VALID + name, True) else None
+                for name, value in row.items()
+                if not name.startswith(VALID)
+            }
+            for row in rows
+        ]
 
 
 def empty(declared: Any, count: int, where: str) -> Any:
@@ -277,6 +278,6 @@ def empty(declared: Any, count: int, where: str) -> Any:
             return PlainCounter(key, None, where)
         case TopK():
             return PlainTopK(count, where)
-        case Queue(item=record):
-            return PlainQueue(record, where)
+        case Queue():
+            return PlainQueue(where)
     raise AssertionError(declared)

@@ -13,11 +13,11 @@ from streaming_core import interruption
 from streaming_core.errors import RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Array, Scalar, Text
+from streaming_core.language.record import VALID, Array, Scalar, Text
 from streaming_core.language.source import place
 from streaming_core.language.tables import BoundTable
 from streaming_core.language.typed import Program
-from streaming_core.oracle.interpreter.rows import Inserting, Keyed, decode, export, row_class, zero
+from streaming_core.oracle.interpreter.rows import Inserting, Keyed, decode, export, row_class, with_nones, zero
 from streaming_core.oracle.interpreter.steps import Shared, Stateful, Stateless, Step, Transaction
 from streaming_core.oracle.interpreter.windows import windowed
 
@@ -56,7 +56,7 @@ class Interpreter:
             steps[operator] = _STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
         # The producers of the sink (None: the source), and whether their rows are tuples already.
         self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
-        names = list(app.outputs.fields)
+        names = list(self.output.event[0])
         self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
         # Each operator with the producers of its inputs.
@@ -195,8 +195,12 @@ class Interpreter:
         return seq, sub
 
     def _table(self, rows: list[tuple]) -> pa.Table:
-        columns = list(zip(*rows, strict=True)) or [()] * len(self.output_schema)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.output_schema, strict=True)]
+        names = ["seq", "sub", *self.output.event[0]]
+        columns = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+        arrays = [
+            pa.array(with_nones(columns[f.name], columns[VALID + f.name]) if f.nullable else columns[f.name], f.type)
+            for f in self.output_schema
+        ]
         return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.language.record import Array, Resolved, Ring, Scalar, Text
+from streaming_core.language.record import VALID, Array, Resolved, Ring, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import containers
 
 
 def row_class(resolved: Resolved, header: bool) -> type:
     """Return a class with one slot per field (and `seq`); its constructor takes the values in order."""
-    names = [*(["seq"] if header else []), *resolved.record.fields]
+    names = [*(["seq"] if header else []), *resolved.event[0]]
     body = [f"    {'__slots__'} = {tuple(names)!r}", f"    def __init__(self, {', '.join(names)}):"]
     body += [f"        self.{name} = {name}" for name in names]
     namespace: dict[str, Any] = {}
@@ -64,6 +64,11 @@ def decode(resolved: Resolved, table: pa.Table, make: Callable) -> Any:
     return map(make, *columns)
 
 
+def with_nones(values: Iterable, validities: Iterable) -> list:
+    """Return the values of a column, with None where they are not valid."""
+    return [value if is_valid else None for value, is_valid in zip(values, validities, strict=True)]
+
+
 class Keyed(dict):
     """The rows of an indexed table by key, without inserts."""
 
@@ -97,6 +102,8 @@ def export(resolved: Resolved, rows: list, keys: dict[str, pa.Array]) -> pa.Tabl
     arrays = list(keys.values())
     for field in resolved.arrow():
         values = [getattr(row, field.name) for row in rows]
+        if field.nullable:
+            values = with_nones(values, [getattr(row, VALID + field.name) for row in rows])
         if not isinstance(resolved.state[0][field.name].type, Scalar | Text | Array):
             values = [v.export() for v in values]
         fields.append(field)

@@ -231,6 +231,11 @@ class Source(Printer):
 
     e_part = e_field
 
+    def e_present(self, node: Node) -> str:
+        """Return a field that must not be null."""
+        value, valid = self.operands(node)
+        return f"({value} if {valid} else _null({node.data!r}))"
+
     def e_item(self, node: Node) -> str:
         """Return an item of an array."""
         array, index = node.args

@@ -47,6 +47,7 @@ class Step:
             "_truncate": arithmetic.truncate, "_narrow": arithmetic.narrow, "_item": arithmetic.item,
             "_find": arithmetic.text_find, "_integer_of": arithmetic.integer_of, "_float_of": arithmetic.float_of,
             "_negative": arithmetic.negative,
+            "_null": arithmetic.null,
             "_set_item": arithmetic.set_item, "_nan": NAN, "_inf": math.inf, "_float": float, "_bool": bool,
             "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip

@@ -23,6 +23,7 @@ ERRORS = (
     "KeyError: the table has no row with this key",
     "OverflowError: the table is full",
     "ValueError: float() of a text that is no decimal number",
+    "ValueError: the field is null; test it with `is None` first",
 )
 
 
@@ -33,6 +34,15 @@ def index(ctx, i, length, site):
         put(ctx + SITE, 16 * site + 0)
         raise IndexError("index out of range")
     return i
+
+
+@compiled
+def present(ctx, value, valid, site):
+    """`value` if it is valid."""
+    if not valid:
+        put(ctx + SITE, 16 * site + 13)
+        raise ValueError("the field is null")
+    return value
 
 
 @compiled

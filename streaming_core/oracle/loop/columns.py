@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK, texts_in
+from streaming_core.data.rows import nulled
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK, texts_in, visible
 from streaming_core.oracle.loop.containers import GONE
 from streaming_core.oracle.loop.memory_functions import memory_functions
 from streaming_core.oracle.loop.owned import HEAD
@@ -73,17 +74,17 @@ def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
 
 def _queues(raw: np.ndarray, queue: Queue) -> pa.Array:
     heads = raw[:, :24].copy().view(np.int64)
-    lengths, before, fields = heads[:, 1] & 0xFFFFFFFF, 0, []
-    for scalar in queue.fields.values():
+    lengths, before, fields = heads[:, 1] & 0xFFFFFFFF, 0, {}
+    for name, scalar in queue.fields.items():
         dtype = np.dtype(np.int64) if isinstance(scalar, Text) else scalar.dtype
         chunks = [np.empty(0, dtype)]
         for address, sizes, first in heads.tolist():
             length, capacity = sizes & 0xFFFFFFFF, sizes >> 32
             at = address + capacity * before + first * scalar.width
             chunks.append(view(at, length * scalar.width).view(dtype))
-        fields.append(_parts(np.concatenate(chunks), scalar))
+        fields[name] = _parts(np.concatenate(chunks), scalar)
         before += scalar.width
-    return _lists(lengths, pa.StructArray.from_arrays(fields, names=list(queue.fields)))
+    return _lists(lengths, pa.StructArray.from_arrays(nulled(fields), names=visible(fields)))
 
 
 def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:

@@ -28,7 +28,7 @@ _CALLED = {
         "taken_row",
     ),
     checks: (
-        "index", "fit", "divide", "floor_divide", "modulo", "step", "float_floor_divide", "float_modulo",
+        "index", "fit", "present", "divide", "floor_divide", "modulo", "step", "float_floor_divide", "float_modulo",
         "shift_left", "shift_right", "truncate",
     ),
     text: (
@@ -480,6 +480,10 @@ class Functions(Printer):
             at = f"{row} + {slot.offset}"
             return f"_text_seen(_ctx, _get({at}))" if kind.role == "state" else self.text_at(row, slot.offset)
         return self.load(slot.type, f"{row} + {slot.offset}")
+
+    def e_present(self, node: Node) -> str:
+        """Return a field that must not be null."""
+        return self.checked(node, "_present")
 
     def of_queue(self, node: Node, field: str, scalar: Scalar | Text) -> str:
         """Return a field of a row in a queue."""

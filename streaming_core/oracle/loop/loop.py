@@ -13,7 +13,7 @@ import pyarrow as pa
 from numba.core.errors import NumbaError
 
 from streaming_core import machine_code
-from streaming_core.data.rows import nameable_text
+from streaming_core.data.rows import nameable_text, nulled
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
@@ -196,12 +196,11 @@ class Loop:
         begin = int(self._work.context[layout.ROWS // 8])
         rows = view(begin, n * stride).view(self.output_dtype) if n else np.empty(0, self.output_dtype)
         subs = view(int(self._work.context[layout.SUBS // 8]), 4 * n).view(np.uint32) if n else np.empty(0, np.uint32)
-        arrays = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
+        columns = {"seq": pa.array(rows["seq"]), "sub": pa.array(subs.astype(np.int64))}
         for name, slot in self.output.event[0].items():
-            arrays.append(column_of(rows[name], slot, text if self._texts is None else self._texts))
-        return pa.Table.from_arrays(
-            [a.cast(f.type) for a, f in zip(arrays, self.output_schema, strict=True)], schema=self.output_schema
-        )
+            columns[name] = column_of(rows[name], slot, text if self._texts is None else self._texts)
+        arrays = [a.cast(f.type) for a, f in zip(nulled(columns), self.output_schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
     # --- compiling ---------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming_core.data.digest import K1, K2, SEED
+from streaming_core.data.digest import K1, K2, NULL, SEED
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text, boolean
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.driver import Driver
@@ -188,6 +188,12 @@ class Source(Windowed):
                     (3, "h = (h ^ _text_word(address + at, length - at)) * _K1", 0),
                     (3, "h ^= h >> _HALF", 0),
                     (3, "at += 8", 0),
+                ]
+                continue
+            if slot.nullable:
+                lines += [
+                    (2, f"null = (h ^ _u64({NULL})) * _K1", 0),
+                    (2, f"h = h if {self.load(boolean, f'row + {slot.offset}')} else null ^ (null >> _HALF)", 0),
                 ]
                 continue
             scalar = slot.type.item if isinstance(slot.type, Array) else slot.type

@@ -213,7 +213,8 @@ REFUSED = {
          "unknown name 'nowhere'; an operator can use its arguments and variables, and the numbers, constants, "
          "tables and functions of its file"),
         ("x = holds", "cannot use a value of type function; call the function"),
-        ("x = None", "cannot use a value of type NoneType; choose a number that means none, such as 0 or -1"),
+        ("x = None", "cannot use a value of type NoneType; only a field declared with `| None` can be null, and "
+         "a variable cannot hold one"),
         ("x = '\\ud800'", "'\\ud800' is not UTF-8; write its bytes as b\"...\""),
         ("x = row.a + 'said'", "a text is not a number; " + OF_TEXT),
         ("x = row.a == 'said'", "a text is not a number; " + OF_TEXT),
@@ -252,7 +253,7 @@ REFUSED = {
         ("x = row.a ** 2", "`row.a ** 2`: operators do not support `**`; multiply instead"),
         ("x = row.a @ 2", "`row.a @ 2`: operators do not support `@`; multiply in a loop"),
         ("x = row.a is row.b",
-         "`row.a is row.b`: operators do not support `is`; write ==, every field has a value and there is no None"),
+         "`row.a is row.b`: operators do not support `is` but for `field is None`; write =="),
         ("x = 1 in state.seen in state.seen", "`1 in state.seen in state.seen`: operators do not support this"),
         ("x = 0 < same(row.a) < 3",
          "the middle of a < b < c cannot contain a call; assign its result to a variable first"),
@@ -391,8 +392,7 @@ REFUSED = {
         ("if (y := row.a) > 1:\n    pass",
          "`(y := row.a)`: operators do not support assignments within an expression; assign on a separate line"),
         ("x = row.a is not None",
-         "`row.a is not None`: operators do not support `is not`; write !=, every field has a value and there is no "
-         "None"),
+         "`row.a` is never None; only fields declared with `| None` can be null"),
         ("x = row.line.split()", "a text has no method split with 0 arguments; " + OF_TEXT),
         ("if row.line:\n    pass",
          "a text is not a number; " + OF_TEXT),
@@ -571,6 +571,14 @@ DECLARED = [
      "    n: text\n",
      r"NAME.py:\d+: record State: n is a Text, which no table can hold; use it as the key of the table, or let the "
      "generator replace it by a number"),
+    ("    n: u8\n", "    n: u8 | None\n", r"NAME.py:\d+: record State: n can be null, which no table can hold"),
+    ("    n: u8\n", "    n: u8 | i64\n", r"NAME.py:\d+: a field has one type; write u8, or u8 | None".replace("|", r"\|")),
+    ("    seen: Set[i64]\n",
+     "    seen: Set[i64 | None]\n",
+     r"NAME.py:\d+: Set: its items cannot be null; remove `\| None`"),
+    ("    seen: Set[i64]\n",
+     "    seen: None | Set[i64]\n",
+     r"NAME.py:\d+: Set\[...\] \| None: only scalars and texts can be null; remove `\| None`"),
     ("    seen: Set[i64]\n",
      "    seen: Map[text, i64]\n",
      r"NAME.py:\d+: record State: seen is a Map of texts, which no table can hold; use it as the key of the "

@@ -7,7 +7,7 @@ use crate::error::RunError;
 use crate::output::vectors::{LANES, Vectors};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::{Column, ColumnKind};
-use crate::rows::mix::{DIGEST_SEED, finish, step, text_words};
+use crate::rows::mix::{DIGEST_SEED, finish, step, text_words, validity};
 
 /// Number of rows and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -123,6 +123,11 @@ impl Hasher {
                         ColumnKind::Text => {
                             for (i, h) in h.iter_mut().enumerate() {
                                 *h = text_words(*h, text.field(row(i).add(offset))?);
+                            }
+                        }
+                        ColumnKind::Valid => {
+                            for (i, h) in h.iter_mut().enumerate() {
+                                *h = validity(*h, row(i).add(offset).read() != 0);
                             }
                         }
                         ColumnKind::Boolean | ColumnKind::U8 => each!(ColumnKind::U8),

@@ -59,13 +59,16 @@ enum Field {
 
 #[cfg(target_arch = "x86_64")]
 impl Vectors {
-    /// None if the processor has no such vectors, or a field is a part of two words.
+    /// None if the processor has no such vectors, a field may be null, or a field is a part of two words.
     pub fn of(columns: &[Column], stride: usize, ordered: bool) -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512bw");
         let mut fields = Vec::new();
         for column in columns {
+            if column.kind == ColumnKind::Valid {
+                return None;
+            }
             let size = column.kind.bytes();
             for offset in (column.offset..).step_by(size).take(column.count) {
                 if column.kind == ColumnKind::Text {

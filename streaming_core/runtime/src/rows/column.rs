@@ -8,6 +8,8 @@ use serde::Deserialize;
 pub enum ColumnKind {
     Text,
     Boolean,
+    /// Whether the field before this one has a value. It adds a word to the digest only if it has none.
+    Valid,
     I8,
     I16,
     I32,
@@ -21,7 +23,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     pub fn bytes(self) -> usize {
         match self {
-            Self::Boolean | Self::I8 | Self::U8 => 1,
+            Self::Boolean | Self::Valid | Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 => 4,
             Self::I64 | Self::F64 | Self::Text => 8,
@@ -37,7 +39,7 @@ impl ColumnKind {
         // SAFETY: as the caller says.
         unsafe {
             match self {
-                Self::Boolean | Self::U8 => u64::from(field.read()),
+                Self::Boolean | Self::Valid | Self::U8 => u64::from(field.read()),
                 Self::I8 => field.cast::<i8>().read() as u64,
                 Self::I16 => field.cast::<i16>().read_unaligned() as u64,
                 Self::I32 => field.cast::<i32>().read_unaligned() as u64,

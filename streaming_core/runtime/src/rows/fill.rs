@@ -2,7 +2,7 @@
 
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::{Column, ColumnKind};
-use crate::rows::mix::{DIGEST_SEED, finish, step, text_words};
+use crate::rows::mix::{DIGEST_SEED, finish, step, text_words, validity};
 
 /// Rows that are filled together, so that they and their hashes stay in the core's cache.
 const TILE: usize = 1024;
@@ -107,6 +107,16 @@ impl Tile {
         }
         match kind {
             ColumnKind::Boolean | ColumnKind::U8 => store!(u8),
+            ColumnKind::Valid => {
+                for (i, hash) in hashes[..self.n].iter_mut().enumerate() {
+                    // SAFETY: as the caller says.
+                    unsafe {
+                        let is_valid = values.values.add(self.begin + i).read();
+                        *hash = validity(*hash, is_valid != 0);
+                        field(i).write(is_valid);
+                    }
+                }
+            }
             ColumnKind::I8 => store!(i8),
             ColumnKind::I16 => store!(i16),
             ColumnKind::I32 => store!(i32),

@@ -5,12 +5,20 @@
 pub const DIGEST_SEED: u64 = 0x243F_6A88_85A3_08D3;
 pub const K1: u64 = 0x9E37_79B9_7F4A_7C15;
 pub const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+/// The word behind a value that is null.
+const NULL: u64 = 0x6C6C_756E;
 
 /// Adds a word.
 #[inline(always)]
 pub fn step(h: u64, word: u64) -> u64 {
     let h = (h ^ word).wrapping_mul(K1);
     h ^ (h >> 32)
+}
+
+/// Adds the validity of the value before.
+#[inline(always)]
+pub fn validity(h: u64, is_valid: bool) -> u64 {
+    if is_valid { h } else { step(h, NULL) }
 }
 
 /// Finishes the hash after all words.
