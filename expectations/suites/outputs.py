@@ -87,7 +87,7 @@ def expectations_of(app: App) -> list[Expectation]:
         expect("expect_table_row_count_to_be_between", CRITICAL, "The cells have outputs", min_value=1),
         # The expectations about columns count wrong values; this one shows the rows.
         broken_rows(
-            "Only nullable values are null, each is in the range of its declared type, and seq is the number of an event",
+            "Only nullable values are null, each is in the range of its type, and seq is the number of an event",
             f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
         ),
         *read(path_of(app.file), declared.names),

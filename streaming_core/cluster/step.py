@@ -16,6 +16,7 @@ from streaming_core.data import rows as row_format
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.kernels.program import Program, with_functions
 from streaming_core.language.operator import Operator
+from streaming_core.language.record import visible
 from streaming_core.run.failure import runtime_failures
 
 STREAM = "stream"  # the column with the number of a row's stream, of a windowed operator with several
@@ -62,8 +63,9 @@ class Intake:
         texts, base = [], 0
         for number, record in enumerate(self._records):
             places = np.flatnonzero(streams == number)
-            names = ["seq", *(column_of(number, name) for name in record.event[0])]
-            part = table.select(names).take(to_arrow(places)).rename_columns(["seq", *record.event[0]])
+            fields = visible(record.event[0])
+            names = ["seq", *(column_of(number, name) for name in fields)]
+            part = table.select(names).take(to_arrow(places)).rename_columns(["seq", *fields])
             rows, text, _ = row_format.encode(part.cast(record.arrow(("seq",))), record)
             for name in row_format.text_fields(record):
                 rows[name]["offset"] += base

@@ -176,14 +176,13 @@ class _Rewriter(ast.NodeTransformer):
         statements, self.before = [*self.before, statement], []
         return statements
 
-    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+    def visit_Assign(self, node: ast.Assign) -> Any:
         """Return a store: of a variable, or by the word for a field or an item."""
-        return self._stored(node.targets[0], node.value)
+        return self._stored(node.targets[0], node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """Return a store without the annotation."""
-        assert node.value is not None
-        return self._stored(node.target, node.value)
+        return self._stored(node.target, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         """Return a store of the operation's value; an index has its value once, before the operands."""
@@ -193,16 +192,21 @@ class _Rewriter(ast.NodeTransformer):
         load = copy.deepcopy(target)
         load.ctx = ast.Load()
         store = self._store(target, self.visit(ast.BinOp(load, node.op, node.value)))
-        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in self._preceded(store)]
+        return self._located(self._preceded(store), node)
 
-    def _stored(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+    def _located(self, statements: list[ast.stmt], node: ast.stmt) -> list[ast.stmt]:
+        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in statements]
+
+    def _stored(self, target: ast.expr, node: ast.Assign | ast.AnnAssign) -> Any:
         """Return a store; of a field that may be null, that of its value and its validity."""
+        value = node.value
+        assert value is not None
         if not isinstance(target, ast.Attribute) or target.attr not in self.nullable:
-            return [self._store(target, self.visit(value))]
+            return self._store(target, self.visit(value))
         if isinstance(value, ast.IfExp):  # evaluated once, and before the store
             value.test = self._variable(self.visit(value.test))
         parts = self._optional(value, target.value, target.attr)
-        return self._preceded(ast.Expr(self.word("set_optional", *parts, *self._place(target))))
+        return self._located(self._preceded(ast.Expr(self.word("set_optional", *parts, *self._place(target)))), node)
 
     def _place(self, field: ast.Attribute) -> tuple[ast.expr, ast.expr]:
         """Return the owner of a field, and its name."""

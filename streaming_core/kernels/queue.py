@@ -259,6 +259,8 @@ def _load_queued(context, builder, kind, row, name):
 
 @overload(raw, prefer_literal=True)
 def _raw(row, name):
+    if not isinstance(name, types.StringLiteral):
+        return None
     if isinstance(row, QueuedType) and VALID + name.literal_value in row.queue.fields:
         return lambda row, name: _raw_field(row, name)
     return None

@@ -275,6 +275,8 @@ def slots_of(row) -> dict[str, Any] | None:
 
 @overload(raw, prefer_literal=True)
 def _raw(row, name):
+    if not isinstance(name, types.StringLiteral):
+        return None
     field = name.literal_value
     if VALID + field not in (slots_of(row) or {}):
         namespace: dict = {}
@@ -306,7 +308,7 @@ def _valid(row, name):
 
 @overload(zero, prefer_literal=True)
 def _zero(row, name):
-    kind = slots_of(row)[name.literal_value]
+    kind = (slots_of(row) or {})[name.literal_value]
     if isinstance(kind, Text):
         return lambda row, name: _empty_text()
     value = 0.0 if kind.is_float else False if kind.name == "boolean" else 0

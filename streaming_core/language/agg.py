@@ -112,7 +112,7 @@ def _total(kind: FieldType) -> Scalar:
 
 @declares
 def count(field: str | None = None, *, where: Callable | None = None) -> Aggregate:
-    """The number of rows, or of those for which `where(row)` is true: i64. With a field, of those where it is not null."""
+    """The number of rows, or of those for which `where(row)` is true: i64. With a field, those where it is not null."""
 
     def part(state: str, row: str, kind: FieldType, rows: str) -> Part:
         return Part(i64, rows, counts=True) if where is None else Part(i64, state, i64, (f"{state} += 1",))
@@ -124,7 +124,10 @@ def count(field: str | None = None, *, where: Callable | None = None) -> Aggrega
 def sum(field: str, *, where: Callable | None = None) -> Aggregate:
     """The sum of a number field: i64, which wraps around, or f64. Floats are added in the order of the rows."""
     return Aggregate(
-        "sum", field, lambda state, row, kind, rows: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)), where
+        "sum",
+        field,
+        lambda state, row, kind, rows: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)),
+        where,
     )
 
 

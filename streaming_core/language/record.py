@@ -555,6 +555,7 @@ class Resolved:
                     fields = slot.type.fields.items()
                     kind = pa.list_(pa.struct([(n, k.arrow()) for n, k in fields if not n.startswith(VALID)]))
                 case _:
+                    assert isinstance(slot.type, Scalar | Text)  # a slot of a nullable field has its item
                     kind = slot.type.arrow()
             columns.append(pa.field(slot.name, kind, nullable=slot.is_nullable))
         return pa.schema(columns)

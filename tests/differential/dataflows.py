@@ -55,6 +55,7 @@ class Dataflow(Writer):
         self.r = random.Random(f"dataflow {number}")
         self.text = "event.word" if is_text else ""
         self.is_text, self.is_stateless, self.is_flushing = is_text, is_stateless, is_flushing
+        self.has_gaps = self.r.random() < 0.4
         self.records: list[str] = []
         self.fans = 0
         self.tallies: list[str] = []
@@ -94,12 +95,33 @@ class Dataflow(Writer):
     def head(self) -> str:
         """Imports, and the records of events and of waiting rows."""
         word = f"{INDENT}word: text\n" * self.is_text
-        return HEAD.replace("    whole: i64\n", f"    whole: i64\n{word}") + word
+        gap = f"{INDENT}gap: i16 | None\n" * self.has_gaps
+        return HEAD.replace("    whole: i64\n", f"    whole: i64\n{word}{gap}") + word + gap
+
+    def gap(self, value: str) -> str:
+        """A keyword for the field that may be null, if there is one."""
+        return f", gap={value}" * self.has_gaps
+
+    def gaps(self) -> tuple[str, list[str]]:
+        """A field of a state that may be null, and what an operator does with it."""
+        if not self.has_gaps:
+            return "", []
+        forget = ["if event.b % 5 == 1:", f"{INDENT}row.gap = None"]
+        body = [
+            "if event.gap is not None and (row.gap is None or event.gap > row.gap):",
+            f"{INDENT}row.gap = event.gap",
+            f"if event.p and row.gap is not None and row.gap < {self.r.choice((0, 9000))}:",
+            f"{INDENT}row.gap += 1",
+            self.r.choice(("row.gap = event.gap if event.a % 3 == 0 else row.gap", "pass")),
+            "if len(row.waiting) > 0 and row.waiting[0].gap is None:",
+            f"{INDENT}row.times += 3",
+        ]
+        return f"{INDENT}gap: i16 | None\n", self.r.choice((body, [*body, *forget]))
 
     def waits(self, rows: dict) -> str:
         """The statement that appends to the queue of a state."""
-        word = ", word=event.word" * self.is_text
-        return f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a{word})"
+        more = ", word=event.word" * self.is_text + self.gap("event.gap")
+        return f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a{more})"
 
     def emission(self, rows: dict, few: str = "event.few") -> str:
         """A row built from the event and maybe from a state."""
@@ -119,6 +141,9 @@ class Dataflow(Writer):
             built = text_of_text(r, "event.word", "event.a")
             own = ("row.name", "row.name[1:]") if "row" in rows else ("event.word", "event.word")
             values["word"] = r.choice(("event.word", "event.word[0:2]", "event.word[1:]", *own, built))
+        if self.has_gaps:
+            some = ("event.gap", "None", "event.b", "event.gap if event.p else None", "None if event.a == 1 else 7")
+            values["gap"] = r.choice((*some, *(("row.gap",) if "row" in rows else ())))
         row = ""
         if r.random() < 0.4:  # the other fields come from the event
             row, values = "event, ", {name: value for name, value in values.items() if r.random() < 0.5}
@@ -175,8 +200,9 @@ class Dataflow(Writer):
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
         lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
         texts, body = self.texts()
-        self.records.append("".join([*lines, texts]))
-        rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b", *body]
+        gap, gaps = self.gaps()
+        self.records.append("".join([*lines, texts, gap]))
+        rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b", *body, *gaps]
         body += [
             self.waits(rows),
             f"while len(row.waiting) > {r.choice((1, 3, 20))}:",
@@ -226,7 +252,7 @@ class Dataflow(Writer):
             values = (
                 f"ts=-1, stream=0, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500, m=row.times & {MASKS['i32']}"
             )
-            return f"out.emit({values}, x=0.5, p=row.times % 2 == 1, few=row.few)"
+            return f"out.emit({values}, x=0.5, p=row.times % 2 == 1, few=row.few{self.gap('row.gap')})"
 
         whole = "row.times"
         for f in table.fields:
@@ -288,7 +314,7 @@ class Dataflow(Writer):
         ends = sorted(left | {streams[-1]} | ({r.choice(streams)} if r.random() < 0.4 else set()), reverse=True)
         lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
         if self.is_stateless:
-            columns = "ts stream a b n m x p few" + " word" * self.is_text
+            columns = "ts stream a b n m x p few" + " word" * self.is_text + " gap" * self.has_gaps
             lines.append(f"app.agrees_unordered(*{columns.split()}, states={tuple(self.tallies)})")
         records = "".join(f"\n\n{record}" for record in self.records)
         rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"

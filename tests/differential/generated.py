@@ -190,6 +190,7 @@ class Writer:
     """
 
     text = "event.w"
+    has_gaps = False  # whether events have a field `gap` that may be null
 
     def __init__(self, number: str):
         self.r = random.Random(f"generated {number}")
@@ -210,6 +211,8 @@ class Writer:
                         leaves += f.integers(r, f"{row}.{f.name}")
             if self.text and r.random() < 0.1:
                 return number_of_text(r, self.text)
+            if self.has_gaps and r.random() < 0.1:
+                return r.choice(("(event.gap if event.gap is not None else -1)", "int(event.gap is None)"))
             return r.choice(leaves)
         one, other = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
         match r.randrange(8):

@@ -100,6 +100,7 @@ def encode(app) -> Callable[[Stream], pa.Table]:
             "x": drawn["x"] / 8,
             "p": drawn["p"] % 2 == 1,
             "few": [[int(word & 255), int(word >> 8 & 255), int(word >> 16 & 255)] for word in few],
+            "gap": [None if n % 3 == 0 else int(n) for n in drawn["n"]],
             "word": [WORDS[int(a + t) % min(stream.span, len(WORDS))] for a, t in zip(drawn["a"], turn, strict=True)],
         }
         arrays = [pa.array(columns[name], kind) for name, kind in zip(schema.names, schema.types, strict=True)]

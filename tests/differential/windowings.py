@@ -53,9 +53,9 @@ class Windowing(Dataflow):
             elif f.is_hidden or f.kind == "Ring":
                 whole = f"{whole} * 7 + len(row.{f.name})"
         built = r.choice(("window.key.word", "row.name", text_of_text(r, "window.key.word", "row.times")))
-        word = f", word={built}" * self.is_text
+        more = f", word={built}" * self.is_text + self.gap("row.gap")
         values = f"ts=window.end, stream=row.times % 3, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500"
-        emit = f"out.emit({values}, m=row.times & {MASKS['i32']}, x=0.5, p=row.times % 2 == 1, few=row.few{word})"
+        emit = f"out.emit({values}, m=row.times & {MASKS['i32']}, x=0.5, p=row.times % 2 == 1, few=row.few{more})"
         body = r.choice(([emit], [emit], [f"for i in range(row.times % {r.choice((2, 3))}):", INDENT + emit]))
         if r.random() < 0.1:  # sooner or later it fails
             body = [f"row.times += 0 // (row.times % {r.choice((7, 60))} - 6)", *body]
@@ -84,7 +84,8 @@ class Windowing(Dataflow):
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
         lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
         texts, statements = self.texts()
-        self.records.append("".join([*lines, texts]))
+        gap, gaps = self.gaps()
+        self.records.append("".join([*lines, texts, gap]))
         one, two, count = self.keys()
         kind = r.choices(("multi", "single", "session"), (5, 3, 3))[0]
         single = kind != "multi"  # a row meets one window of each of its keys
@@ -96,9 +97,9 @@ class Windowing(Dataflow):
         emits = r.random() < 0.4
         # States are passed in the order of the streams: rows of the second stream are taken into the second state.
         states = ["row"] if len(streams) == 1 else ["row", "other"]
-        update = self.update(table, emits, states, statements)
+        update = self.update(table, emits, states, statements + gaps)
         if len(streams) > 1:
-            update = f"({update}, {self.update(table, False, states[::-1], statements)})"
+            update = f"({update}, {self.update(table, False, states[::-1], statements + gaps)})"
             record = f"({record}, {record})"
         keys = [one if len(streams) == 1 else two]
         extent = {"multi": "sliding", "single": "rolling"}.get(kind)
@@ -137,12 +138,14 @@ class Windowing(Dataflow):
         if not self.is_text and r.random() < 0.3:
             self.records.append(f"@record\nclass {name}:\n{INDENT}few: Array[u8, 3]\n")
             result = self.function("ranks", ["event", "row", "out"], ["out.emit(event, few=row.few)"])
-            fields = "'ts', 'stream', 'a', 'b', 'n', 'm', 'x', 'p'"
+            fields = "'ts', 'stream', 'a', 'b', 'n', 'm', 'x', 'p'" + ", 'gap'" * self.has_gaps
             top = f"top({r.randint(1, 3)}, by={r.choice(('x', 'm', 'n'))!r}, ties={r.random() < 0.5})"
             return f"{stream}.select({fields}){window}.{top}.flat_map({result}, Event, scratch={name})"
         whole, real = ("first", "last", "min", "max"), ("sum", "avg", "first", "last", "min", "max")
         fields_by_name = {field: r.choice(whole) for field in ("stream", "a", "b", "n", "m") if field != key}
         fields_by_name |= {"x": r.choice(real), "p": r.choice(whole[:2]), "few": r.choice(whole[:2])}
+        if self.has_gaps:
+            fields_by_name["gap"] = r.choice(whole)
         columns = [f"{field}=agg.{one}({field!r})" for field, one in fields_by_name.items()]
         columns += ["rows=agg.count()", "kinds=agg.count_distinct('n')", "mean=agg.avg('m')"]
         where = r.choice(("", ", where=lambda event: event.a % 3 == event.n % 2"))
@@ -171,7 +174,7 @@ class Windowing(Dataflow):
             self.records[-1] += f"{INDENT}timer: i64\n"
             head, body = self.functions[-1].split("\n", 1)
             self.functions[-1] = f"{head}\n{INDENT}row.timer = event.ts + event.b % 7 if event.a % 3 else 0\n{body}"
-            word = ", word=key.word" * self.is_text
+            word = ", word=key.word" * self.is_text + self.gap("row.gap")
             values = (
                 "ts=ts, stream=row.times % 3, a=row.times & 255, b=row.few[0], n=1, m=2, x=1.5, p=True, few=row.few"
             )

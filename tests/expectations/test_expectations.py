@@ -137,7 +137,7 @@ def test_wrong_run_names_each_failed_expectation_and_its_place(tmp_path, spark, 
     assert "seq=7, sub=0" in by_set["violations"]
     assert f"app bank, cell {crashed}: status=failed, error={EVIL}" in by_set["cells"]
     assert f"cell {shapeless}: column=mean, declared=double, actual=none" in by_set["columns"]
-    rule = "Only nullable values are null, each is in the range of its declared type, and seq is the number of an event"
+    rule = "Only nullable values are null, each is in the range of its type, and seq is the number of an event"
     assert f"'{rule}': app bank, cell {wrong}: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
     assert '{"column": "balance", "min_value": 1.0} fails: got 0.99' in by_set["outputs_bank"], "the column is named"
     assert f"'bank: money': app bank, cell {shapeless}" not in by_set["outputs_bank"]

@@ -361,11 +361,11 @@ class Expressions(Scope):
             contains = self.contains(node, node.left, node.comparators[0])
             return contains if isinstance(node.ops[0], ast.In) else Node("not", BOOL, [contains])
         match node.ops, node.comparators:
-            case [ast.Is() | ast.IsNot() as sign], [ast.Constant(value=None)]:
+            case [ast.Is() | ast.IsNot() as test], [ast.Constant(value=None)]:
                 if (field := self.nullable(node.left)) is None:
                     reason = "only fields declared with `| None` can be null"
                     raise self.fail(node, f"`{ast.unparse(node.left)}` is never None; {reason}")
-                return field[1] if isinstance(sign, ast.IsNot) else Node("not", BOOL, [field[1]])
+                return field[1] if isinstance(test, ast.IsNot) else Node("not", BOOL, [field[1]])
         left, parts = self.expression(node.left), []
         for i, (op, following) in enumerate(zip(node.ops, node.comparators, strict=True)):
             sign = _COMPARE.get(type(op))

@@ -14,7 +14,7 @@ from streaming_core.oracle.interpreter import containers
 
 def row_class(resolved: Resolved, header: bool) -> type:
     """Return a class with one slot per field (and `seq`); its constructor takes the values in order."""
-    names = [*(["seq"] if header else []), *resolved.event[0]]
+    names = [*(["seq"] if header else []), *(resolved.event if header else resolved.state)[0]]
     body = [f"    {'__slots__'} = {tuple(names)!r}", f"    def __init__(self, {', '.join(names)}):"]
     body += [f"        self.{name} = {name}" for name in names]
     namespace: dict[str, Any] = {}

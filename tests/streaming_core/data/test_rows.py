@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streaming_core import _runtime
 from streaming_core.data.digest import digest_table
 from streaming_core.data.rows import TEXT_PADDING, encode
-from streaming_core.language.record import Array, boolean, f64, i8, i16, i32, i64, record, text, u8, u16, u32
+from streaming_core.language.record import VALID, Array, boolean, f64, i8, i16, i32, i64, record, text, u8, u16, u32
 
 INTEGERS = {"i8": i8, "i16": i16, "i32": i32, "i64": i64, "u8": u8, "u16": u16, "u32": u32}
 STRANGE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
@@ -34,6 +34,8 @@ class Event:
     other: text
     reals: Array[f64, 2]
     flags: Array[boolean, 3]
+    maybe: i32 | None
+    told: text | None
 
 
 EVENT = Event.resolve({})
@@ -42,6 +44,7 @@ TEXTS = st.binary(max_size=20)
 VALUES = st.fixed_dictionaries(
     {name: st.integers(*kind.bounds) for name, kind in INTEGERS.items()}
     | {"flag": st.booleans(), "name": TEXTS, "other": TEXTS, "real": REALS}
+    | {"maybe": st.none() | st.integers(*i32.bounds), "told": st.none() | TEXTS}
     | {"reals": st.tuples(REALS, REALS), "flags": st.tuples(*[st.booleans()] * 3)}
 )
 
@@ -67,6 +70,13 @@ def test_rows_hold_the_values_of_columns_and_have_their_digest(events, with_sub,
     for name in ("name", "other"):
         texts = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
         assert texts == columns[name]
+    for name, nothing in (("maybe", 0), ("told", b"")):
+        given = [event[name] for event in events]
+        assert rows[VALID + name].tolist() == [value is not None for value in given]
+        values = (
+            [beside[at : at + n].tobytes() for at, n in rows[name].tolist()] if name == "told" else rows[name].tolist()
+        )
+        assert values == [nothing if value is None else value for value in given]
     for name in ("real", "reals"):
         expected = np.array(columns[name], "<f8")
         expected[np.isnan(expected)] = math.nan
@@ -78,6 +88,8 @@ def test_many_rows_have_the_digest_of_their_columns():
     numbers = np.arange(5000)
     values = {"seq": numbers, "flag": numbers % 3 == 0, "real": numbers / 7}
     values |= {name: (numbers % 100).astype(kind.dtype) for name, kind in INTEGERS.items()}
+    values |= {"maybe": [None if n % 7 == 3 else n for n in range(5000)]}
+    values |= {"told": [None if n % 5 == 3 else b"y" * (n % 20) for n in range(5000)]}
     values |= {"name": [b"x" * (n % 30) for n in range(5000)], "other": [str(n).encode() for n in range(5000)]}
     values |= {
         "reals": np.arange(10_000.0).reshape(-1, 2).tolist(),
@@ -127,7 +139,7 @@ def test_invalid_columns_are_refused(change, message):
 
 def test_a_program_and_a_digest_share_one_layout():
     assert [column["kind"] for column in EVENT.layout][:3] == ["boolean", "text", "i8"]
-    assert EVENT.layout[-2:] == [
+    assert EVENT.layout[-6:-4] == [
         {"kind": "f64", "offset": EVENT.event[0]["reals"].offset, "count": 2},
         {"kind": "boolean", "offset": EVENT.event[0]["flags"].offset, "count": 3},
     ]

@@ -548,3 +548,26 @@ def test_damaged_or_empty_import_leaves_nothing(orders, tmp_path):
     (out / "there").touch()
     with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
         imported(orders, out, empty)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_missing_values_of_nullable_fields_are_null(kind, package, tmp_path):
+    head = HEAD.replace("size: u8", "size: u8 | None").replace("price: f64", "price: f64 | None")
+    (package / "orders.py").write_text(
+        head.replace("paid: boolean", "paid: boolean | None").replace("text\n    items", "text | None\n    items")
+    )
+    app, file = registry.load("orders"), tmp_path / f"orders.{kind}"
+    full = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": "an order", "items": [1, 2]}
+    some = [full, *({**full, name: None} for name in ("size", "price", "paid", "name"))]
+    if kind == "csv":
+        texts = [{name: "" if row[name] is None else GOOD[name] for name in FIELDS} for row in some]
+        file.write_text(csv_of(texts))
+    elif kind == "jsonl":
+        file.write_text("".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in some))
+    else:
+        pq.write_table(pa.Table.from_pylist(some), file)
+    manifest = imported(app, tmp_path / "out", file)
+    assert manifest["records"]["fields"]["size"] == "uint8 or null"
+    expected = [{**row, "name": row["name"] and row["name"].encode(), "seq": seq} for seq, row in enumerate(some)]
+    assert rows(tmp_path / "out", app) == [{name: row[name] for name in ["seq", *FIELDS]} for row in expected]
+    assert not (tmp_path / "out" / "aside").exists()

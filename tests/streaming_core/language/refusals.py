@@ -572,7 +572,7 @@ DECLARED = [
      r"NAME.py:\d+: record State: n is a Text, which no table can hold; use it as the key of the table, or let the "
      "generator replace it by a number"),
     ("    n: u8\n", "    n: u8 | None\n", r"NAME.py:\d+: record State: n can be null, which no table can hold"),
-    ("    n: u8\n", "    n: u8 | i64\n", r"NAME.py:\d+: a field has one type; write u8, or u8 | None".replace("|", r"\|")),
+    ("    n: u8\n", "    n: u8 | i64\n", r"NAME.py:\d+: a field has one type; write u8, or u8 \| None"),
     ("    seen: Set[i64]\n",
      "    seen: Set[i64 | None]\n",
      r"NAME.py:\d+: Set: its items cannot be null; remove `\| None`"),
