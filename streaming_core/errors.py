@@ -41,6 +41,10 @@ class BadInput(ValueError):
     """The caller's mistake (exit code 2)."""
 
 
+class NoSuchName(BadInput, AttributeError):
+    """A method or an attribute that a part of the language does not have."""
+
+
 class RunFailed(RuntimeError):
     """The input was right and the run failed (exit code 1)."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.errors import BadInput, NoSuchName, did_you_mean, unknown
 from streaming_core.language.declaration import declares
 from streaming_core.language.record import Array, FieldType, Nullable, Record, Scalar, Set, Text, f64, i64, unfit
 
@@ -97,9 +97,9 @@ _OF_NUMBERS = {"sum", "avg", "min", "max"}
 
 
 def __getattr__(name: str) -> Any:
-    """Raise AttributeError, with the known aggregates."""
+    """Raise NoSuchName, with the known aggregates."""
     known = ("count", "sum", "avg", "min", "max", "count_distinct", "first", "last")
-    raise AttributeError(f"agg has no {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
+    raise NoSuchName(f"agg has no {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
 
 
 def _values(kind: FieldType) -> Set:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.errors import BadInput, NoSuchName, did_you_mean, unknown
 from streaming_core.language import generated
 from streaming_core.language.agg import ROWS, Aggregate
 from streaming_core.language.declaration import check_field, declares
@@ -150,12 +150,12 @@ class WindowedStream:
         return str(rows)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with the known methods."""
+        """Raise NoSuchName, with the known methods."""
         if name in ("count", "sum", "avg", "min", "max", "count_distinct", "first", "last"):
             field = "" if name == "count" else '"field"'
-            raise AttributeError(f"a windowed stream has no method {name!r}; write .aggregate(n=agg.{name}({field}))")
+            raise NoSuchName(f"a windowed stream has no method {name!r}; write .aggregate(n=agg.{name}({field}))")
         near = did_you_mean(name, _METHODS)
-        raise AttributeError(
+        raise NoSuchName(
             f"a windowed stream has no method {name!r}{near}; it has aggregate, apply, top, top_k and late"
         )
 
@@ -355,7 +355,7 @@ class WindowedStream:
             f"def {name}_rows(row, state, out):\n{_HIGHEST}"
             f"    out.emit({emitted}, {_WATERMARK}=state.highest - {self._units(self._watermark_delay)})\n"
         )
-        output = Record(f"{name}_row", {**fields, _WATERMARK: i64}, None)
+        output = Record(name, {**fields, _WATERMARK: i64}, None)
         written = generated.function(self._stream._module, text, {"app": self._stream._app})
         return self._stream.process(written, Record(f"{name}_marks", _MARKS, None), output)
 
@@ -427,7 +427,7 @@ class WindowedStream:
             raise BadInput(f"{base}: {record!r} needs a field ts")
         # The end of a window can lie beyond the type of its rows' ts.
         kinds: dict[str, FieldType] = {"ts": record.fields["ts"] if of_rows else i64, **keys}
-        output = Record(f"{name}_result", kinds | {field: kind for field, (kind, _) in fields.items()}, None)
+        output = Record(name, kinds | {field: kind for field, (kind, _) in fields.items()}, None)
         values = {key: f"row.{key}" if of_rows else f"window.key.{key}" for key in kinds}
         values["ts"] = "row.ts" if of_rows else "window.end"
         if of_rows and of_rows.rows is None:

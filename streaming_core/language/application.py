@@ -42,9 +42,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.errors import BadInput, unknown
+from streaming_core.errors import BadInput, NoSuchName, did_you_mean, unknown
 from streaming_core.language import generated
-from streaming_core.language.declaration import NAME_RULE, caller, declares, is_name
+from streaming_core.language.declaration import NAME_RULE, caller, declares, is_name, shown
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import Pairs, joined
@@ -59,6 +59,11 @@ from streaming_core.language.stream import Connected, Stream
 _STATE_VIEW = re.compile(r"\bstate_\w")
 # The ways to look up a row of a table (App.table).
 LOOKUPS = ("dense", "hash", "insert")
+# What an application's file calls.
+DECLARATIONS = (
+    "source", "sources", "table", "constant", "transaction", "connect", "join", "generates", "invariant",
+    "agrees_unordered",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +142,13 @@ class App:
         self.declared = params or {}
         for known, param in self.declared.items():
             if not isinstance(param, Param):
-                raise BadInput(f"app {name}: parameter {known}: write Param({param!r}) instead of {param!r}")
+                raise BadInput(f"app {name}: parameter {known}: write Param({shown(param)}) instead of {shown(param)}")
             if isinstance(param.default, str) and (param.minimum, param.maximum) != (None, None):
                 raise BadInput(f"app {name}: parameter {known}: a text has no minimum or maximum; write choices")
+            if wrong := [one for one in param.choices or () if type(one) is not type(param.default)]:
+                raise BadInput(
+                    f"app {name}: parameter {known}: {shown(wrong[0])} is no choice beside {param.default!r}"
+                )
             param.check(known, param.default)
         self.profiles = profiles or {}
         self.reads = reads
@@ -161,6 +170,11 @@ class App:
         self._module: str = module.get("__name__", "")
         self.file = module.get("__file__", "")
         self.doc = (module.get("__doc__") or "").strip()
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise NoSuchName, with the method that was probably meant."""
+        near = did_you_mean(name, DECLARATIONS)
+        raise NoSuchName(f"an application has no method {name!r}{near}; it has {', '.join(DECLARATIONS)}")
 
     # Parts that every declared application has. Only callers that hold a checked application read them.
 
@@ -299,6 +313,7 @@ class App:
         self.operators.append(operator)
         return Stream(self, [operator])
 
+    @declares
     def sources(self, *records: Record, delay: int | str | None = None) -> tuple[Stream, ...]:
         """Declare several input streams, one for each record, with the names of the records (language/sources.py).
 
@@ -455,7 +470,7 @@ class App:
             BadInput: A function is no plain `def`, a record does not fit its role, or the name is taken.
         """
         for role, function in operator.functions.items():
-            if not inspect.isfunction(function):
+            if not inspect.isfunction(function) or function.__name__ == "<lambda>":
                 raise BadInput(
                     f"app {self.name}: the {role} function of a {operator.kind} operator must be a plain def"
                 )
@@ -685,4 +700,4 @@ class App:
             try:
                 self.bind(profile.params)
             except BadInput as error:
-                raise BadInput(f"{error}, in profile {name}") from None
+                raise BadInput(f"app {self.name}: {error}, in profile {name}") from None

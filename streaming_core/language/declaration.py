@@ -72,7 +72,8 @@ def declares(declaration: Declaration) -> Declaration:
             values = [*value.items()] if several is inspect.Parameter.VAR_KEYWORD else values
             for what, one in [(parameter, value)] if values is None else values:
                 if not _fits(one, hint):
-                    raise BadInput(f"{name}: {what} must be {_text(hint)}, got {_shown(one)}")
+                    what, hint, one = _wrong(what, hint, one)
+                    raise BadInput(f"{name}: {what} must be {_text(hint)}, got {shown(one)}")
         return declaration(*arguments, **named)
 
     return cast(Declaration, check)
@@ -94,6 +95,22 @@ def _fits(value: Any, hint: Any) -> bool:
     return kind is Any or isinstance(value, FunctionType if kind is Callable else kind)
 
 
+def _wrong(what: str, hint: Any, value: Any) -> tuple[str, Any, Any]:
+    """The part of a value that has not the type of an annotation, with the part's name and type."""
+    for one in get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]:
+        kind, parts = get_origin(one), get_args(one)
+        if kind is dict and isinstance(value, dict):
+            for key, item in value.items():
+                if not _fits(key, parts[0]):
+                    return _wrong(f"a key of {what}", parts[0], key)
+                if not _fits(item, parts[1]):
+                    return _wrong(f"{what}[{shown(key)}]", parts[1], item)
+        if kind is tuple and isinstance(value, tuple) and parts[1:] == (...,):
+            n, item = next((n, item) for n, item in enumerate(value) if not _fits(item, parts[0]))
+            return _wrong(f"{what}[{n}]", parts[0], item)
+    return what, hint, value
+
+
 def _text(hint: Any) -> str:
     """An annotation, as a message names it."""
     kind = get_origin(hint) or hint
@@ -103,8 +120,11 @@ def _text(hint: Any) -> str:
     return _WORDS.get(kind) or str(getattr(kind, "WORDS", f"a {getattr(kind, '__name__', kind)}"))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value, as a message shows it: without addresses."""
     if isinstance(value, bool | int | float | str | bytes | None):
         return short(value)
-    return str(getattr(value, "__name__", f"a {type(value).__name__}"))
+    if isinstance(name := getattr(value, "__name__", None), str):
+        return name
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"

@@ -133,7 +133,7 @@ class Join:
                 if title in fields:
                     raise self.refusal(f": two fields of the result are called {title}; rename one")
                 fields[title] = kinds[field]
-        return Record(f"{self.name}_pair", fields, None)
+        return Record(self.name, fields, None)
 
     @property
     def states(self) -> tuple[Record, ...]:

@@ -66,7 +66,7 @@ def with_key(function: Callable, record: Record, name: str) -> tuple[Callable, R
     fields = tuple(key_columns(len(kinds)))
     if clash := sorted({*fields} & record.fields.keys()):
         raise key.refusal(f"{record.name} has a field {clash[0]} already; rename the field with flat_map")
-    output = Record(f"{name}_row", {**record.fields, **dict(zip(fields, kinds, strict=True))}, None)
+    output = Record(name, {**record.fields, **dict(zip(fields, kinds, strict=True))}, None)
     return key.rewritten(name, fields), output, fields
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from streaming_core.errors import BadInput, range_text, unknown
+from streaming_core.errors import BadInput, NoSuchName, range_text, unknown
 from streaming_core.language.declaration import declares
 
 _KINDS = {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}
@@ -82,7 +82,7 @@ class Params:
 
     def __getattr__(self, name: str) -> ParamRef:
         if name.startswith("_") or name not in self._declared:
-            raise AttributeError(unknown("parameter", name, self._declared))
+            raise NoSuchName(unknown("parameter", name, self._declared))
         return ParamRef(name)
 
 

@@ -16,12 +16,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language.declaration import shown
 
 
 class _Item:
@@ -38,6 +39,8 @@ class _Item:
 @dataclass(frozen=True)
 class Scalar(_Item):
     """A fixed-width scalar. `low`/`high` bound what a store accepts (None for floats)."""
+
+    WORDS: ClassVar[str] = "a type such as u32"
 
     name: str
     dtype: np.dtype
@@ -104,6 +107,8 @@ class Text(_Item):
     In events and outputs, a text is (offset u32, length u32) into the batch's text. In a state it is a word: the
     address of a copy that the state owns, or 0 if the text is empty. The engine and the loop lay out the copy.
     """
+
+    WORDS: ClassVar[str] = "text"
 
     name: str = "text"
     width: int = 8
@@ -334,7 +339,7 @@ def record(cls: type | None = None) -> Record:
 def _foreign(kind: Any) -> str:
     """Why something is not a field type, and what to write instead."""
     python = getattr(kind, "__origin__", kind)
-    word = python.__name__ if isinstance(python, type) else repr(kind)
+    word = shown(python)
     alternatives = {
         int: "i64, or i8, i16, i32, u8, u16, u32",
         float: "f64",

@@ -83,9 +83,6 @@ def _refusal(app: str, why: str) -> BadInput:
 
 def _check_records(app: str, records: tuple[Record, ...]) -> None:
     """Raise BadInput unless each record can be a stream beside the others."""
-    for record in records:
-        if not isinstance(record, Record):
-            raise _refusal(app, f"{record!r} is not a record; put @record above its class")
     names = [record.name for record in records]
     if not 2 <= len(records) <= MOST:
         raise _refusal(app, f"needs 2 to {MOST} records, got {len(records)}; use app.source for one stream")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Protocol
 
-from streaming_core.errors import BadInput, did_you_mean, unknown
+from streaming_core.errors import BadInput, NoSuchName, did_you_mean, unknown
 from streaming_core.language import generated
 from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.declaration import check_field, declares
@@ -114,9 +114,9 @@ class Connected:
         return KeyedStream(self._streams, ONE).window(extent, delay=delay, idle=idle, early=early, lateness=lateness)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with the step that comes next."""
+        """Raise NoSuchName, with the step that comes next."""
         near = did_you_mean(name, ("key_by", "window"))
-        raise AttributeError(f"connected streams have no method {name!r}{near}; they have key_by and window")
+        raise NoSuchName(f"connected streams have no method {name!r}{near}; they have key_by and window")
 
 
 class Stream(Connected):
@@ -137,7 +137,7 @@ class Stream(Connected):
     def __getattr__(self, name: str) -> Any:
         known = ("filter", "select", "flat_map", "key_by", "process", "window", "union", "sink")
         near = " (did you mean 'select' or 'flat_map'?)" if name == "map" else did_you_mean(name, known)
-        raise AttributeError(f"a stream has no method {name!r}{near}; it has {', '.join(known[:-1])} and {known[-1]}")
+        raise NoSuchName(f"a stream has no method {name!r}{near}; it has {', '.join(known[:-1])} and {known[-1]}")
 
     @declares
     def union(self, *others: Stream) -> Stream:
@@ -195,7 +195,7 @@ class Stream(Connected):
         if not kinds:
             raise BadInput('select needs a field; write for example select("ts", "price")')
         text = f"def {name}(row, out):\n    out.emit({', '.join(values)})\n"
-        return self.flat_map(generated.function(self._module, text, names), Record(f"{name}_row", kinds, None))
+        return self.flat_map(generated.function(self._module, text, names), Record(name, kinds, None))
 
     @declares
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
@@ -277,9 +277,9 @@ class KeyedStream:
         return self.process(generated.function(stream._module, text), state, stream._record, ttl=ttl)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with the method that was probably meant."""
+        """Raise NoSuchName, with the method that was probably meant."""
         near = did_you_mean(name, ("process", "window", "distinct"))
-        raise AttributeError(f"a keyed stream has no method {name!r}{near}; it has process, window and distinct")
+        raise NoSuchName(f"a keyed stream has no method {name!r}{near}; it has process, window and distinct")
 
     @declares
     def window(

@@ -209,7 +209,7 @@ def two_rows(row, state, out):
         (lambda bids: bids.select("ts", ts="price"), "select: two fields of the result are called ts; rename one"),
         (lambda bids: bids.select(seq="ts"), "select: the field name 'seq' is reserved"),
         (lambda bids: bids.select(cost=(lambda row: row.price, f64)), "select: cost must be a field, or a type and a"),
-        (lambda bids: bids.select(cost=(i64, lambda row: row.price)), "cannot store a float in select_row.cost"),
+        (lambda bids: bids.select(cost=(i64, lambda row: row.price)), "cannot store a float in select.cost"),
         (lambda bids: bids.key_by(every=2).distinct(), "process takes one stream whose key"),
         (lambda bids: bids.process(changes_queue, Latest, Bid), r"a loop over state.rows cannot call its popleft\(\)"),
         (lambda bids: bids.process(assigns_row, Latest, Bid), "cannot assign to one in a loop over state.rows"),
