@@ -18,7 +18,7 @@ The number of a row in its stream addresses its draws. Names of people and stree
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,17 +98,19 @@ class Bid:
     extra: text
 
 
+if TYPE_CHECKING:
+    from streaming_core.api import Stream
+
 PARAMS = {"interval": Param(100, "microseconds from one event to the next", minimum=1, maximum=10**12)}
 
 
-def streams(app: App) -> tuple[Any, ...]:
+def streams(app: App) -> "tuple[Stream[Person], Stream[Auction], Stream[Bid]]":
     """Declare the sources of a query: the streams of people, auctions and bids.
 
     All queries have the same three sources, so that one import of NEXMark's data serves all of them.
     """
     app.generates(people, auctions, bids)
-    records: Any = (Person, Auction, Bid)
-    return app.sources(*records)
+    return app.sources(Person, Auction, Bid)
 
 
 def people(params: dict[str, Any], seed: int, start: int, stop: int) -> Columns:
