@@ -18,7 +18,7 @@ The number of a row in its stream addresses its draws. Names of people and stree
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -104,13 +104,21 @@ if TYPE_CHECKING:
 PARAMS = {"interval": Param(100, "microseconds from one event to the next", minimum=1, maximum=10**12)}
 
 
-def streams(app: App) -> "tuple[Stream[Person], Stream[Auction], Stream[Bid]]":
-    """Declare the sources of a query: the streams of people, auctions and bids.
+class Streams(NamedTuple):
+    """The sources of a query."""
+
+    people: "Stream[Person]"
+    auctions: "Stream[Auction]"
+    bids: "Stream[Bid]"
+
+
+def streams(app: App) -> Streams:
+    """Declare the sources of a query.
 
     All queries have the same three sources, so that one import of NEXMark's data serves all of them.
     """
     app.generates(people, auctions, bids)
-    return app.sources(Person, Auction, Bid)
+    return Streams(*app.sources(Person, Auction, Bid))
 
 
 def people(params: dict[str, Any], seed: int, start: int, stop: int) -> Columns:

@@ -4,5 +4,5 @@ from streaming_core.api import App
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q0", params=nexmark.PARAMS, reads="NEXMark, query 0")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 bids.select("auction", "bidder", "price", "ts", "extra").sink()

@@ -4,5 +4,5 @@ from streaming_core.api import App, i64
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q1", params=nexmark.PARAMS, reads="NEXMark, query 1")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 bids.select("auction", "bidder", "ts", "extra", price=(i64, lambda bid: 908 * bid.price)).sink()

@@ -4,7 +4,7 @@ from streaming_core.api import App, hour, i64, text
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q14", params=nexmark.PARAMS, reads="NEXMark, query 14")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 
 
 def time_of_day(bid):

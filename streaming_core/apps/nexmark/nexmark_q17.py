@@ -4,7 +4,7 @@ from streaming_core.api import App, agg, date_text, text, tumbling
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q17", params=nexmark.PARAMS, reads="NEXMark, query 17")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 
 
 def is_low(bid):

@@ -4,7 +4,7 @@ from streaming_core.api import App, global_window, i64
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q19", params=nexmark.PARAMS, reads="NEXMark, query 19")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 timed = bids.select("auction", "bidder", "price", "channel", "url", "ts", "extra", time="ts")
 best = timed.key_by("auction").window(global_window()).top(10, by="price")
 best.select(

@@ -4,5 +4,5 @@ from streaming_core.api import App
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q2", params=nexmark.PARAMS, reads="NEXMark, query 2")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 bids.filter(lambda bid: bid.auction % 123 == 0).select("auction", "price").sink()

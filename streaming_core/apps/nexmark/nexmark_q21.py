@@ -4,7 +4,7 @@ from streaming_core.api import App, i64, record, text
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q21", params=nexmark.PARAMS, reads="NEXMark, query 21")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 
 
 @record

@@ -4,7 +4,7 @@ from streaming_core.api import App, text
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q22", params=nexmark.PARAMS, reads="NEXMark, query 22")
-_, _, bids = nexmark.streams(app)
+bids = nexmark.streams(app).bids
 
 
 def part(url, wanted):
