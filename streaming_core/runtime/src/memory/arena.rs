@@ -96,6 +96,19 @@ impl Arena {
         self.inner.alloc(bytes)
     }
 
+    /// Takes back all memory of a small arena that has one block; false: it has more, and stays as it is.
+    pub fn reset(&mut self) -> bool {
+        let state = &mut *self.inner;
+        let [block] = &mut state.blocks[..] else { return false };
+        if !state.chunks.is_empty() {
+            return false;
+        }
+        let start = block.as_mut_ptr() as usize;
+        block[..(state.next - start) / 8].fill(0);
+        (state.next, state.header.texts) = (start, null_mut());
+        true
+    }
+
     /// Bytes taken from the system.
     pub fn bytes(&self) -> usize {
         let blocks = self.inner.blocks.iter().map(|block| 8 * block.len());

@@ -37,7 +37,7 @@ use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
-use crate::state::windows::{OutOfMemory, cell_of};
+use crate::state::windows::{OutOfMemory, Recent, cell_of};
 
 /// Words of a meeting before its keys.
 const HEADER: usize = 2;
@@ -80,6 +80,7 @@ pub struct Copies {
     receivers: Vec<usize>,
     /// Per stream how far its mark goes, as all who own cells have been told from here (`progress`).
     announced: Vec<i64>,
+    recent: Recent,
 }
 
 impl Copies {
@@ -100,6 +101,7 @@ impl Copies {
             of: (0..replicas).map(|_| nothing()).collect(),
             receivers: vec![0; replicas + 1],
             announced: vec![NONE; windowed.streams.len()],
+            recent: Recent::default(),
         }
     }
 
@@ -168,12 +170,12 @@ impl Dealing<'_> {
     /// How far the row at hand moves the mark of its stream: the earliest window that it leaves open. It is the row's time where a
     /// stream can be idle.
     #[inline(always)]
-    fn progress(&self) -> i64 {
+    fn progress(&mut self) -> i64 {
         let bounds = self.windowed.bounds;
         if bounds.idle.is_some() && self.copies.announced.len() > 1 {
             return self.ts;
         }
-        bounds.first_beyond(self.ts - bounds.delay)
+        bounds.first_beyond(self.ts - bounds.delay, &mut self.copies.recent)
     }
 
     /// All who own cells get the row at hand.

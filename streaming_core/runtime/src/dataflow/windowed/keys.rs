@@ -270,7 +270,7 @@ impl Lister {
                     ))
                 })?;
                 self.hashes.push(hash);
-                if !windowed.bag && self.is_known(shape, begin..index, next - begin, key, text)? {
+                if next - begin > 1 && !windowed.bag && self.is_known(shape, begin..index, next - begin, key, text)? {
                     continue;
                 }
                 // SAFETY: the fields of a key lie behind its seq.

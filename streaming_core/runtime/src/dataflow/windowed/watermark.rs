@@ -5,7 +5,7 @@
 //!
 //! Times are in units of `ts`.
 
-use crate::state::windows::Bounds;
+use crate::state::windows::{Bounds, Recent};
 
 /// Of a stream without a row, and of a watermark that leaves everything open.
 pub const NONE: i64 = i64::MIN;
@@ -33,12 +33,12 @@ impl Watermark {
 
     /// The earliest open window after a row of `stream` at `ts`.
     #[inline(always)]
-    pub fn after(&self, stream: usize, ts: i64, bounds: &Bounds) -> i64 {
+    pub fn after(&self, stream: usize, ts: i64, bounds: &Bounds, recent: &mut Recent) -> i64 {
         if ts <= self.marks[stream] {
             return self.open;
         }
         let low = if self.marks.len() == 1 { Some(ts) } else { self.low(stream, ts, bounds.idle) };
-        low.map_or(self.open, |low| bounds.first_beyond(low - bounds.delay).max(self.open))
+        low.map_or(self.open, |low| bounds.first_beyond(low - bounds.delay, recent).max(self.open))
     }
 
     /// The lowest mark that counts, with a row of `stream` at `ts`, which raises its mark.
@@ -85,10 +85,10 @@ mod tests {
     const BOUNDS: Bounds = Bounds { advance: 1, size: 1, delay: 2, idle: None };
 
     fn after(rows: &[(usize, i64)], bounds: &Bounds) -> Vec<i64> {
-        let mut watermark = Watermark::new(2);
+        let (mut watermark, mut recent) = (Watermark::new(2), Recent::default());
         rows.iter()
             .map(|&(stream, ts)| {
-                let open = watermark.after(stream, ts, bounds);
+                let open = watermark.after(stream, ts, bounds, &mut recent);
                 watermark.advance(stream, ts, open);
                 watermark.open()
             })

@@ -86,14 +86,35 @@ impl Bounds {
 
     /// The last window that begins at `ts` or before.
     #[inline(always)]
-    pub fn last_of(&self, ts: i64) -> i64 {
-        ts.div_euclid(self.advance)
+    pub fn last_of(&self, ts: i64, recent: &mut Recent) -> i64 {
+        recent.divide(ts, self.advance)
     }
 
     /// The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open.
     #[inline(always)]
-    pub fn first_beyond(&self, ts: i64) -> i64 {
-        (ts - self.size).div_euclid(self.advance) + 1
+    pub fn first_beyond(&self, ts: i64, recent: &mut Recent) -> i64 {
+        recent.divide(ts - self.size, self.advance) + 1
+    }
+}
+
+/// The window of the last time that was asked for. Rows mostly follow each other within one, and a division costs more than
+/// all else that is done to find it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Recent {
+    /// Where the window `quotient` begins.
+    start: i64,
+    quotient: i64,
+}
+
+impl Recent {
+    /// `time` divided by `advance`, rounded down; `advance` is the same in every call.
+    #[inline(always)]
+    pub fn divide(&mut self, time: i64, advance: i64) -> i64 {
+        if time.wrapping_sub(self.start) as u64 >= advance as u64 {
+            self.quotient = time.div_euclid(advance);
+            self.start = self.quotient.wrapping_mul(advance);
+        }
+        self.quotient
     }
 }
 
@@ -102,11 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_recent_quotient_is_that_of_a_division() {
+        for advance in [1, 3, 7] {
+            let mut recent = Recent::default();
+            for time in [0, 1, 2, 3, -1, -3, -4, 20, 6, 7, i64::MAX, i64::MIN + 8, 0] {
+                assert_eq!(recent.divide(time, advance), time.div_euclid(advance), "{time} {advance}");
+            }
+        }
+    }
+
+    #[test]
     fn a_row_falls_into_the_windows_that_begin_before_it_and_end_behind_it() {
         for (advance, size) in [(1, 1), (2, 5), (5, 5), (3, 7)] {
             let bounds = Bounds { advance, size, delay: 0, idle: None };
+            let mut recent = [Recent::default(); 2];
             for ts in -20..20 {
-                let of_row: Vec<i64> = (bounds.first_beyond(ts)..=bounds.last_of(ts)).collect();
+                let of_row: Vec<i64> =
+                    (bounds.first_beyond(ts, &mut recent[0])..=bounds.last_of(ts, &mut recent[1])).collect();
                 let defined: Vec<i64> =
                     (-40..40).filter(|l| (bounds.start(*l)..bounds.start(*l) + size).contains(&ts)).collect();
                 assert_eq!(of_row, defined, "{advance} {size} {ts}");

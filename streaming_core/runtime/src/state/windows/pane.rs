@@ -140,7 +140,9 @@ impl Pane {
     pub fn clear(&mut self) {
         let before = self.extent();
         self.table.clear();
-        self.arena = None;
+        if !self.arena.as_mut().is_some_and(Arena::reset) {
+            self.arena = None;
+        }
         if let Some(standing) = &mut self.standing {
             **standing = <[List; GROUPS_OF_CELL]>::default();
         }
@@ -153,8 +155,9 @@ impl Pane {
             }
             _ => {
                 self.memory.clear();
-                // Without memory in advance, its first entry asks for some.
-                let _ = self.begin(before);
+                // As much as a power of two, so that sizes which vary a little need no other piece. Without memory in
+                // advance, its first entry asks for some.
+                let _ = self.begin(Extent { bytes: before.bytes.next_power_of_two(), ..before });
             }
         }
     }

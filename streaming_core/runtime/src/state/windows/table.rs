@@ -41,7 +41,8 @@ impl Table {
     /// Forgets all entries; how many places it keeps hangs on what was wanted.
     pub fn clear(&mut self) {
         let wanted = self.wanted();
-        let fitting = if self.0.extent().0 < 2 * wanted { None } else { Self::like(wanted) };
+        // Numbers of keys vary from window to window: few that are too large are kept.
+        let fitting = if self.0.extent().0 <= 4 * wanted.max(8) { None } else { Self::like(wanted) };
         match fitting {
             Some(table) => *self = table,
             None => self.0.clear(),

@@ -59,6 +59,7 @@ impl Replica {
             // SAFETY: as the callers say.
             return unsafe { self.end_sessions(operator, before, at, text, out) };
         }
+        self.every_window = NONE;
         let mut expired = 0;
         while let Some(number) = self.open.first()
             && number < before

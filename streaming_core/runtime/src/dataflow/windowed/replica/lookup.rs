@@ -2,6 +2,7 @@
 
 use crate::dataflow::windowed::operator::Windowed;
 use crate::dataflow::windowed::replica::{Open, OwnKey, Replica};
+use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
@@ -25,6 +26,17 @@ impl Replica {
         let stands = operator.single && !operator.session && !operator.reports_expiry();
         // SAFETY: as the caller says.
         debug_assert!(!stands || unsafe { self.has_all_entries(operator) }, "an entry is not in its cell");
+        if !operator.single && windows.end - windows.start == 1 {
+            if self.every_window == windows.start {
+                for (entry, (_, known)) in self.met.entries[at..].iter_mut().zip(&self.every) {
+                    *entry = *known;
+                }
+                return Ok(());
+            }
+            self.every_window = windows.start;
+        } else {
+            self.every_window = NONE;
+        }
         for number in windows {
             let start = operator.bounds.start(number);
             for own in 0..self.every.len() {

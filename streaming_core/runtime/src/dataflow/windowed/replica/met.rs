@@ -58,10 +58,16 @@ impl Met {
         self.rows.try_reserve(more)?;
         self.entries.try_reserve(more)?;
         self.starts.try_reserve(more)?;
-        self.rows.resize(from + keys * windows, row);
-        self.entries.resize(from + keys * windows, std::ptr::null_mut());
-        for i in 1..=windows {
-            self.starts.resize(from + keys * i, start(i as i64 - 1));
+        if more == 1 {
+            self.rows.push(row);
+            self.entries.push(std::ptr::null_mut());
+            self.starts.push(start(0));
+        } else {
+            self.rows.resize(from + more, row);
+            self.entries.resize(from + more, std::ptr::null_mut());
+            for i in 1..=windows {
+                self.starts.resize(from + keys * i, start(i as i64 - 1));
+            }
         }
         if let Some(numbers) = numbers {
             let first = self.keys.len();

@@ -21,7 +21,7 @@ use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;
-use crate::dataflow::windowed::watermark::Watermark;
+use crate::dataflow::windowed::watermark::{NONE, Watermark};
 use crate::error::RunError;
 use crate::memory::fallible::boxed;
 use crate::program::kernel::{EntryHeader, WindowContext};
@@ -31,7 +31,7 @@ use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::session::Earliest;
-use crate::state::windows::{CELLS, OutOfMemory, cell_of};
+use crate::state::windows::{CELLS, OutOfMemory, Recent, cell_of};
 
 /// Planted faults of a replica, which tests must notice.
 #[cfg(test)]
@@ -60,7 +60,7 @@ pub struct Replica {
     /// Whether it owns each cell.
     owns: Box<[bool; CELLS]>,
     /// The numbers of the own keys that every row has. For single windows that expire without a kernel call, also their
-    /// entries, because every row touches all of them.
+    /// entries, because every row touches all of them. For windows that are not single, their entries in `every_window`.
     ///
     /// Invariant (`has_all_entries`): between two rows, an entry is null, or it is the key's entry in its cell. While a row
     /// is taken, the touch of one key may remove entries of later keys, whose `last` is then before the window. `find_every`
@@ -77,6 +77,10 @@ pub struct Replica {
     /// Of the own keys, which have to be looked up in a later window too, and where.
     unlinked: Vec<(usize, *mut Pane)>,
     watermark: Watermark,
+    /// The windows of the last mark, and of the last row: the first and the last.
+    recent: [Recent; 3],
+    /// The window whose entries `every` has; `NONE`: of none for sure.
+    every_window: i64,
     /// Not all has expired yet of what does at the row that comes next.
     is_expiring: bool,
     late: u64,
@@ -157,6 +161,8 @@ impl Replica {
             unlinked: Vec::new(),
             owns: Box::new([false; CELLS]),
             watermark: Watermark::new(operator.streams.len()),
+            recent: Default::default(),
+            every_window: NONE,
             is_expiring: false,
             late: 0,
             calls: 0,
@@ -178,6 +184,7 @@ impl Replica {
             *own = owns(cell);
         }
         let own = |(_, (hash, _)): &(usize, &(u64, i64))| self.owns[cell_of(*hash)];
+        self.every_window = NONE;
         self.every = operator
             .every
             .iter()
@@ -439,7 +446,7 @@ impl Replica {
             // SAFETY: as the caller says.
             return unsafe { self.fail(operator, rows, index, meeting, Path::default(), out) };
         }
-        let open = self.watermark.after(meeting.stream, meeting.ts, &bounds);
+        let open = self.watermark.after(meeting.stream, meeting.ts, &bounds, &mut self.recent[0]);
         if self.open.first().is_some_and(|number| number < open) || self.sessions.least() < open {
             // SAFETY: as the caller says.
             let expired = unsafe { self.expire(operator, open, (rows.seq(index), index), rows.text, out) }?;
@@ -449,8 +456,8 @@ impl Replica {
             }
         }
         self.watermark.advance(meeting.stream, meeting.ts, open);
-        let first = bounds.first_beyond(meeting.ts).max(open);
-        let last = bounds.last_of(meeting.ts);
+        let first = bounds.first_beyond(meeting.ts, &mut self.recent[1]).max(open);
+        let last = bounds.last_of(meeting.ts, &mut self.recent[2]);
         if first > last {
             // Of all replicas that see it the one counts it that owns the first cell.
             self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
