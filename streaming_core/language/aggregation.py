@@ -518,7 +518,7 @@ def _counted(name: str, state: Record) -> Record:
     """Return the record of a state that also counts its rows."""
     if ROWS in state.fields:
         raise BadInput(f"{name}: {state!r}: the field name {ROWS!r} is reserved; rename the field")
-    return Record(f"{name}_state", {**state.fields, ROWS: i64}, None)
+    return Record(state.name, {**state.fields, ROWS: i64}, None)
 
 
 def resets(field: str, kind: FieldType) -> list[str]:

@@ -15,6 +15,7 @@ from streaming_core.language import tables
 from streaming_core.language.application import App, Constant
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Nullable, Queue, Record, Resolved
+from streaming_core.language.source import named
 from streaming_core.language.window import Bounds
 
 
@@ -64,7 +65,11 @@ class BoundApp:
     @cached_property
     def windows(self) -> dict[Operator, Bounds]:
         """The numbers of each windowed operator. Raises BadInput if one is invalid."""
-        return {o: o.window.bound(o.name, self.params) for o in self.app.operators if o.window is not None}
+        return {
+            one: one.window.bound(named(next(iter(one.functions.values()))), self.params)
+            for one in self.app.operators
+            if one.window is not None
+        }
 
     @cached_property
     def constants(self) -> dict[Constant, np.ndarray]:

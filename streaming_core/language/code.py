@@ -185,7 +185,7 @@ class _Objects:
             )
             raise self._refusal(reason) from None
         if isinstance(reduced, str):  # a global name
-            return reduced, self._plain(sys.modules.get(value.__module__))
+            return reduced, self._plain(sys.modules.get(getattr(value, "__module__", "")))
         parts = list(reduced)  # function, arguments, state, items and pairs of a copy
         if len(parts) > 2 and isinstance(parts[2], dict):
             hidden = _PROSE if kind.__module__.partition(".")[0] == _OURS else set()

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from streaming_core.errors import BadInput, NoSuchName, range_text, unknown
-from streaming_core.language.declaration import declares
+from streaming_core.language.declaration import declares, shown
 
 _KINDS = {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}
 # ASCII digits, without the spaces, underscores and foreign digits that Python accepts.
@@ -48,7 +48,7 @@ class Param:
             BadInput: wrong type, or outside bounds or choices.
         """
         kind = type(self.default)
-        mistyped = BadInput(f"parameter {name} must be {_KINDS[kind]}, got {value!r}")
+        mistyped = BadInput(f"parameter {name} must be {_KINDS[kind]}, got {shown(value)}")
         try:
             if isinstance(value, str) and kind is bool:
                 value = {"true": True, "false": False}[value.lower()]

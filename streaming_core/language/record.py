@@ -421,7 +421,7 @@ class Resolved:
         count = math.prod(self.params[name] for name in names) if names else value
         if type(count) is not int or not least <= count <= MOST_ITEMS:
             limits = f"between {least} and {MOST_ITEMS}"
-            raise BadInput(f"record {self.name}.{field}: the size must be {limits}, got {count!r}")
+            raise BadInput(f"record {self.name}.{field}: the size must be {limits}, got {shown(count)}")
         return count
 
     def _layout(self, start: int) -> tuple[list[Slot], int]:

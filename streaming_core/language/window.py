@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.errors import BadInput, unknown
+from streaming_core.language.declaration import shown
 from streaming_core.language.record import Record, i64
 
 KINDS = ("multi", "single", "session")
@@ -75,13 +76,17 @@ class Window:
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
         """Return the numbers of the declaration under these parameters.
 
+        Args:
+            operator: What errors say of the operator: its name and place.
+            params: The parameters.
+
         Raises:
             BadInput: A number is not an integer, or out of bounds.
         """
         advance = _number(operator, "advance", self.advance, params, 1)
         size = _number(operator, "gap" if self.kind == "session" else "size", self.size, params, 1)
         if advance > size:
-            raise BadInput(f"operator {operator}: window: advance must be at most size ({size}), got {advance}")
+            raise BadInput(f"{operator}: window: advance must be at most size ({size}), got {advance}")
         most = None if self.most is None else _number(operator, "most", self.most, params, size)
         is_multi = self.kind == "multi"
         delay = _number(operator, "delay", self.delay, params, 0, MOST if is_multi else MOST - size)
@@ -91,20 +96,20 @@ class Window:
         if self.idle is not None:
             idle = _number(operator, "idle", self.idle, params, 0)
         if idle and self.kind != "multi":
-            raise BadInput(f"operator {operator}: window: idle must be 0 for kind {self.kind}, got {idle}")
+            raise BadInput(f"{operator}: window: idle must be 0 for kind {self.kind}, got {idle}")
         every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         # A row updates them one by one, or a window of kind `single` passes through them before it ends.
         steps = -(-size // advance) if self.kind == "multi" or (self.kind == "single" and self.is_observed) else 1
         if steps > MOST_WINDOWS or steps * (every or 1) > MOST_KEYS:
             raise BadInput(
-                f"operator {operator}: window: a row has {steps:,} windows (size / advance)"
+                f"{operator}: window: a row has {steps:,} windows (size / advance)"
                 f"{f' of {every:,} keys' if every else ''}; at most {MOST_WINDOWS:,} windows and {MOST_KEYS:,} keys "
                 "in windows are possible; raise advance"
             )
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:
             raise BadInput(
-                f"operator {operator}: window: {unknown('multiplicity', multiplicity, MULTIPLICITIES)}, "
+                f"{operator}: window: {unknown('multiplicity', multiplicity, MULTIPLICITIES)}, "
                 "or a parameter with one of these values"
             )
         return Bounds(advance, size, delay, idle, every, multiplicity == "set", most)
@@ -127,8 +132,8 @@ def _number(operator: str, name: str, declared: int | str, params: dict[str, Any
     value = declared
     if isinstance(declared, str):
         if declared not in params:
-            raise BadInput(f"operator {operator}: window: {name}: {unknown('parameter', declared, params)}")
+            raise BadInput(f"{operator}: window: {name}: {unknown('parameter', declared, params)}")
         value = params[declared]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise BadInput(f"operator {operator}: window: {name} must be between {least} and {most}, got {value!r}")
+        raise BadInput(f"{operator}: window: {name} must be between {least} and {most}, got {shown(value)}")
     return value

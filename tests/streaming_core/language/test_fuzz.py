@@ -48,7 +48,7 @@ def faults(error, source):
     line = str(error)
     if "\n" in line or len(line) > 2_000:
         yield "more than a line"
-    if not re.search(r"\.py:\d+: |\.py:\d+\): |^app \w+|\.py (must|says)|: record \w+\.\w+: size", line):
+    if not re.search(r"\.py:\d+: |\.py:\d+\): |^app \w+|\.py (must|says)|: record \w+\.\w+: (the )?size", line):
         yield "no place"
     if ADDRESS.search(line):
         yield "an address, or an object of Python"
@@ -96,7 +96,7 @@ PLAUSIBLE = {
     "fn": ("work", "keep", "keep_all", "of_row", "lambda row: row.k > 1"), "state": ("State", "(State, State)"),
     "output": ("Right",), "key": ("'k'", "'line'", "of_row"), "table.key": ("u8", "text", "None"),
     "on": ("'k'", "('k', 'ts')", "{'v': 'w'}"), "within": ("5", "'5s'"),
-    "extent": ("tumbling(10)", "sliding(9, 3)", "session('5s')", "count_window(3)", "rolling(5)"),
+    "extent": ("tumbling(10)", "sliding(9, 3)", "session('5s')", "count_window(3)", "rolling(5)", "global_window()"),
     "update": ("update", "(meet, meet)", "keep"), "result": ("total", "keep", "None"), "event": ("Left",),
     "records": ("Left", "Right", "Other"), "columns": ("agg.count()", "agg.max('v')", "'v'", "(i64, of_row)"),
     "fields": ("'ts'", "'k'", "'x'"), "others": ("stream", "stream1"), "streams": ("stream", "stream1"),

@@ -182,7 +182,7 @@ class Real:
         ({"state": Real}, "Real(timer) needs a field `timer: i64`, the time of the timer; 0 means none"),
         ({"state": Named, "timer": None, "every": None}, "the field name 'latest_row' is reserved; rename the field"),
         ({"ttl": "1 hour"}, "'1 hour' is not a duration; write for example 90s, 1h30m or 250ms"),
-        ({"ttl": 0}, "operator step: window: size must be between 1 and"),
+        ({"ttl": 0}, ": window: size must be between 1 and"),
         ({"timer": 3}, "process: timer must be a plain def or None, got 3"),
     ],
 )
