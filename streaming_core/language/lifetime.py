@@ -76,5 +76,5 @@ def expiring(
     kind = "session" if timer is None else "single"
     windows = Windows(app, (stream,), keys, Extent(1 if every is None else every, ttl, kind), None, None)
     windows.check_time(name)
-    record = Record(f"{name}_state", {**state.fields, **_OWN}, None)
+    record = Record(state.name, {**state.fields, **_OWN}, None)
     return windows.added(name, functions, (record,), output)

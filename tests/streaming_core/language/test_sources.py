@@ -406,7 +406,7 @@ RECORDS = {
     [
         ([()], "sources: needs 2 to 256 records, got 0; use app.source"),
         ([("Order",)], "sources: needs 2 to 256 records, got 1; use app.source"),
-        ([("Order", 7)], "sources: 7 is not a record"),
+        ([("Order", 7)], "sources: records must be a record; put @record \\(not @dataclass\\) above its class, got 7"),
         ([("Order", "Shipment", "Order")], "sources: two streams have record Order"),
         ([("Order", "Untimed")], "sources: record Untimed needs an integer field ts"),
         ([("Fraction", "Order")], "sources: record Fraction needs an integer field ts"),
