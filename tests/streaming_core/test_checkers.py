@@ -140,7 +140,7 @@ def mypy(project, *files):
 
 @pytest.mark.slow
 def test_pyright_accepts_every_application(project):
-    files = sorted((ROOT / "streaming_core" / "apps").glob("*.py"))
+    files = sorted((ROOT / "streaming_core" / "apps").rglob("*.py"))
     assert len(files) > 20
     assert pyright(project, *files) == []
 

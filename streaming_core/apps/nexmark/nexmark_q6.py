@@ -1,5 +1,7 @@
 """NEXMark query 6: the average price of a seller's latest eleven winning bids, at each of them."""
 
+from typing import Literal
+
 from streaming_core.api import App, Ring, f64, global_window, i64, record
 from streaming_core.generator import nexmark
 
@@ -11,7 +13,7 @@ _, auctions, bids = nexmark.streams(app)
 class Prices:
     """The latest prices of a seller."""
 
-    latest: Ring[i64, 11]
+    latest: Ring[i64, Literal[11]]
 
 
 @record
