@@ -256,11 +256,16 @@ class _Rewriter(ast.NodeTransformer):
             return self._split(node, node.iter, node.iter.func.value)
         if is_over_rows(node):
             node = by_position(node)
-        match = None if self.nullable else scan.matched(node)  # reading a null fails
+        match = None if self._fails(node.body[0]) else scan.matched(node)
         if match is None:
             return self.generic_visit(node)
         self.scans += 1
         return [self.visit(statement) for statement in scan.rewritten(match, self.scans, node)]
+
+    def _fails(self, body: ast.stmt) -> bool:
+        """Whether the condition of a scan can read a null, which fails."""
+        parts = ast.walk(body.test) if isinstance(body, ast.If) else ()
+        return any(isinstance(part, ast.Attribute) and part.attr in self.nullable for part in parts)
 
     def _split(self, node: ast.For, call: ast.Call, owner: ast.expr) -> list[ast.stmt]:
         """Return a loop over the parts of a text, which begin at `at` and end at `end`."""

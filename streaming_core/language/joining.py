@@ -33,7 +33,7 @@ from streaming_core.language.aggregation import as_text, late_rows
 from streaming_core.language.extent import in_units, rolling
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import FieldType, Queue, Record, Scalar, Text, i64
+from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Text, i64
 from streaming_core.language.sinks import gathered
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import MOST
@@ -97,7 +97,7 @@ class Join:
                 raise self.refusal(f" on {both}: both streams need a field of the same type")
         for record, key in zip(self.sides, keys, strict=True):
             for field, kind in record.fields.items():
-                if field not in key and not isinstance(kind, Scalar | Text):
+                if field not in key and not isinstance(kind, Scalar | Text | Nullable):
                     advice = "but a join keeps numbers and texts only; leave it out with flat_map"
                     raise self.refusal(f": {record!r}: {field} is a {type(kind).__name__}, {advice}")
 

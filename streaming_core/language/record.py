@@ -31,7 +31,7 @@ class _Item:
     def __or__(self: Any, other: Any) -> Any:
         if other is not None:
             raise BadInput(f"a field has one type; write {self.name}, or {self.name} | None")
-        return Nullable(self)
+        return self if isinstance(self, Nullable) else Nullable(self)
 
     __ror__ = __or__
 
@@ -122,7 +122,7 @@ text = Text()
 
 
 @dataclass(frozen=True)
-class Nullable:
+class Nullable(_Item):
     """A scalar or text that may be null: `price: i64 | None`.
 
     A row has two fields for it: the value, which is zero or empty if it is null, and a boolean behind it, which is true
@@ -130,6 +130,11 @@ class Nullable:
     """
 
     item: Scalar | Text
+
+    @property
+    def name(self) -> str:
+        """The name of the type of its values."""
+        return self.item.name
 
 
 VALID = "_valid_"  # and the name of a nullable field

@@ -13,7 +13,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language import generated
 from streaming_core.language.extent import Extent, in_units
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import FieldType, Queue, Record, Scalar, Text
+from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Text
 from streaming_core.language.window import EVERY, Window
 
 
@@ -120,7 +120,9 @@ class Windows:
             raise self.refusal(name, "sessions with a delay take one stream; unite the streams with union")
         [stream], app, name = self.streams, self.app, f"{name}_in_order"
         fields = stream._record.fields
-        if other := next((field for field, kind in fields.items() if not isinstance(kind, Scalar | Text)), None):
+        if other := next(
+            (field for field, kind in fields.items() if not isinstance(kind, Scalar | Text | Nullable)), None
+        ):
             reason = f"sessions with a delay keep numbers and texts only; leave {other} out with select"
             raise self.refusal(name.removesuffix("_in_order"), reason)
 

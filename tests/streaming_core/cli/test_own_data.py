@@ -4,6 +4,7 @@ import itertools
 import random
 import re
 
+import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.apps import registry
@@ -83,6 +84,20 @@ def test_a_file_gives_a_checked_result_without_a_generator(own, command):
         spent[name] += cents
         expected.append((name.encode(), spent[name]))
     assert [(row["account"], row["cents"]) for row in Parts.of(own / "run" / "outputs").read().to_pylist()] == expected
+
+
+def test_empty_values_of_a_file_are_null_in_results(own, package, command):
+    text = OWN.replace("NAME", "holes").replace("TIME", "ms").replace("cents: i64", "cents: i64 | None")
+    keep = "if order.cents is not None:\n        total.cents = order.cents"
+    (package / "holes.py").write_text(text.replace("total.cents += order.cents", keep))
+    (own / "orders.csv").write_text("ts,account,cents\n1,a,\n2,b,7\n3,a,5\n4,a,\n")
+    for words in (["run", "holes", "--threads", 2], ["oracle", "holes"]):
+        code, _, stderr = command(*words, "--data", "orders.csv", "--out", words[0])
+        assert code == 0, stderr
+    assert command("diff", "run", "oracle")[0] == 0
+    assert [row["cents"] for row in Parts.of(own / "run" / "outputs").read().to_pylist()] == [None, 7, 5, 5]
+    state = pq.read_table(own / "run" / "state" / "spend.parquet")
+    assert state.to_pylist() == [{"key": b"a", "cents": 5}, {"key": b"b", "cents": 7}]
 
 
 def test_a_new_application_runs_on_its_file(package, tmp_path, command):
