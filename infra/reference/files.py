@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.reference import applications, command_line, dbt, warehouse
+from infra.reference import applications, command_line, dbt, from_sql, warehouse
 from streaming_core.engines.contract import Manifest, Report, Task
 
 # Name of a reference page -> the module that writes it. People write the other pages; a test asserts their names.
@@ -25,6 +25,7 @@ def files(root: Path = ROOT) -> dict[Path, str]:
         dbt.files(root / "dbt")
         | _benchmarks(docs)
         | {docs / "reference" / "engines.schema.json": _schemas()}
+        | {docs / "explanation" / "from-sql.md": from_sql.page()}
         | {docs / "reference" / f"{name}.md": module.page() for name, module in PAGES.items()}
     )
 

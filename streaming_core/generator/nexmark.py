@@ -6,8 +6,8 @@ its events):
 
 - Half of the bids are for a hot auction, the first of the last hundred. Others are for one of the last hundred, or of
   ten that do not exist yet.
-- Three of four auctions have a hot seller, and three of four bids a hot bidder: the first and the second of the last
-  hundred people. Others are among the last thousand people, or ten more that do not exist yet.
+- Three of four auctions have a hot seller, the first of the last hundred people. Three of four bids have a hot
+  bidder, the second of them. Others are among the last thousand people, or ten more that do not exist yet.
 - A price is 10^x dollars in cents, with x uniform between 0 and 6.
 - An auction ends after a uniform time, on average that of a hundred auctions.
 - Half of the bids come through one of four channels, the others through one of ten thousand.
@@ -48,7 +48,7 @@ NAMES = [
     b"Leslie",
     b"Niklaus",
 ]
-SURNAMES = [b" Allen", b" Backus", b" Dijkstra", b" Gray", b" Hopper", b" Lamport", b" Liskov", b" Turing", b" Wirth"]
+SURNAMES = [b" Allen", b" Backus", b" Dijkstra", b" Gray", b" Hopper", b" Lamport", b" Liskov", b" Turing", b" Wilkes"]
 CITIES = [b"Bend", b"Boise", b"Cheyenne", b"Kent", b"Los Angeles", b"Phoenix", b"Portland", b"Redmond", b"Seattle"]
 STATES = [b"AZ", b"CA", b"ID", b"OR", b"WA", b"WY"]
 # A random byte stands for a letter, or in one of 13 cases for a character between words.

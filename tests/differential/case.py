@@ -91,12 +91,12 @@ class Events:
 
 
 class Case:
-    """A bound application, its compiled program, its events and the interpreter's result on them."""
+    """A bound application, its compiled program, its events and the result of an oracle on them."""
 
-    def __init__(self, app, params, table, program=None):
+    def __init__(self, app, params, table, program=None, oracle=Interpreter):
         self.app, self.events = app, Events([table])
         self.program = program or compile_app(app, params)
-        oracle = Interpreter(app, params)
+        oracle = oracle(app, params)
         self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
         self.state = oracle.state()
         self.rejected, self.dropped, self.late = oracle.rejected, oracle.dropped_invalid, oracle.dropped_late

@@ -31,8 +31,12 @@ def write_case(tmp_path):
     return make
 
 
-# Text keys; a join of two streams; a flush and two operators with keys in a row; windows with several keys.
-@pytest.mark.parametrize(("app", "events"), [("wc", 500), ("hedge", 200), ("q3", 3000), ("wordcount", 300)])
+# Text keys; a join of two streams; a flush and two operators with keys in a row; windows with several keys. Then
+# a join with two flushes in a row, and states with texts.
+@pytest.mark.parametrize(
+    ("app", "events"),
+    [("wc", 500), ("hedge", 200), ("q3", 3000), ("wordcount", 300), ("nexmark_q4", 2000), ("nexmark_q19", 2000)],
+)
 @pytest.mark.slow
 def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, events):
     source, expected = write_case(app, events)

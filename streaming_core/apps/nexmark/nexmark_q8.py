@@ -9,7 +9,7 @@ people, auctions, _ = nexmark.streams(app)
 
 @record
 class Entrance:
-    """The name of a person who has entered."""
+    """Whether a person is new, and the name."""
 
     is_new: boolean
     name: text
