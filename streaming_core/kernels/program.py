@@ -207,6 +207,7 @@ class Program:
                     for begin, state in zip(begins, states, strict=False)
                     for container in state.growing
                 ],
+                "merge": list(window.merge) if window.kind == "multi" and bounds.every is None else [],
                 "of": list(window.streams),
                 "streams": streams,
                 "key": {"stride": key.event[1], "fields": [_column(key, name) for name in key.event[0]]},

@@ -35,6 +35,7 @@ class Part:
         update: The statements that take a row.
         counts: Whether the aggregate reads the number of rows.
         own: The field of the state that counts the rows of this aggregate, if it needs one.
+        merge: How the fields of two parts of the rows become one: `add`, `min` or `max` of i64; None: they do not.
     """
 
     kind: FieldType
@@ -43,6 +44,7 @@ class Part:
     update: tuple[str, ...] = ()
     counts: bool = False
     own: str | None = None
+    merge: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ def _values(kind: FieldType) -> Set:
     return Set(kind)  # type: ignore[arg-type]  # unfit refuses what no set holds
 
 
+def _of_integers(merge: str, kind: FieldType) -> str | None:
+    """How parts merge, if the field is an integer: floats depend on the order of the rows."""
+    return merge if _total(kind) is i64 else None
+
+
 def _total(kind: FieldType) -> Scalar:
     return f64 if isinstance(kind, Scalar) and kind.is_float else i64
 
@@ -126,7 +133,9 @@ def sum(field: str, *, where: Callable | None = None) -> Aggregate:
     return Aggregate(
         "sum",
         field,
-        lambda state, row, kind, rows: Part(_total(kind), state, _total(kind), (f"{state} += {row}",)),
+        lambda state, row, kind, rows: Part(
+            _total(kind), state, _total(kind), (f"{state} += {row}",), merge=_of_integers("add", kind)
+        ),
         where,
     )
 
@@ -138,7 +147,12 @@ def avg(field: str) -> Aggregate:
         "avg",
         field,
         lambda state, row, kind, rows: Part(
-            f64, f"float({state}) / float({rows})", _total(kind), (f"{state} += {row}",), True
+            f64,
+            f"float({state}) / float({rows})",
+            _total(kind),
+            (f"{state} += {row}",),
+            True,
+            merge=_of_integers("add", kind),
         ),
     )
 
@@ -160,7 +174,8 @@ def _extreme(sign: str, state: str, row: str, kind: FieldType, rows: str) -> Par
     if value is f64:
         greatest = state if sign == "<" else row  # NaN, which alone differs from itself
         is_better, taken = f"{is_better} or {greatest} != {greatest}", f"{row} + 0.0"  # 0.0 of -0.0
-    return Part(value, state, value, (f"if {rows} == 0 or {is_better}:", f"    {state} = {taken}"), True)
+    update = (f"if {rows} == 0 or {is_better}:", f"    {state} = {taken}")
+    return Part(value, state, value, update, True, merge=_of_integers("min" if sign == "<" else "max", kind))
 
 
 @declares

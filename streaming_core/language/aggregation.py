@@ -190,6 +190,7 @@ class WindowedStream:
             {column: (part.kind, part.result) for column, part in parts.items()},
             counts=any(part.counts for part in parts.values()),
             names=names,
+            merge={column: part.merge for column, part in parts.items() if part.state is not None},
         )
 
     @declares
@@ -411,10 +412,11 @@ class WindowedStream:
         loop: str = "",
         counts: bool = False,
         names: dict[str, Any] | None = None,
+        merge: dict[str, str | None] | None = None,
     ) -> Any:
         """Declare an operator from its state, the statements that run for a row, and the fields of the result.
 
-        The statements can use `names`.
+        The statements can use `names`. `merge` says how the fields of the state in two parts of a window become one.
         """
         names = names or {}
         record, name, keys = self._stream._record, self._free(base), self._keys.kinds(self._stream)
@@ -455,6 +457,10 @@ class WindowedStream:
             early = self._early(name, update, emission, names)
             return self._windows().declared((early,), (own,), output, result, None)
         function = self._written(f"{name}(row, window, state, out)", update, names)
+        merges = tuple((merge or {}).get(field, "add" if field == ROWS else None) for field in own.fields)
+        # A condition may fail, in the first window of its row.
+        if self._whole_delay is None and not names and None not in merges:
+            return replace(self._windows(), merge=merges).declared((function,), (own,), output, result, None)
         return self._twice(name, function, self._again(name, update, emission, names), own, output, result)
 
     def _early(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable:

@@ -57,6 +57,8 @@ class Window:
         states: One record for each stream, or the only one.
         is_observed: Whether a function runs when a window has expired.
         most: The greatest length of a session, in units of `ts`; None: any.
+        merge: For each field of the state, how its values in two parts of a window become one (`agg.Part`); empty: they
+            do not.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class Window:
     states: tuple[Record, ...]
     is_observed: bool
     most: int | str | None = None
+    merge: tuple[str | None, ...] = ()
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
         """Return the numbers of the declaration under these parameters.

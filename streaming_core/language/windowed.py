@@ -69,6 +69,7 @@ class Windows:
     extent: Extent
     delay: int | str | None
     idle: int | str | None
+    merge: tuple[str | None, ...] = ()
 
     def declared(
         self,
@@ -170,6 +171,7 @@ class Windows:
             states,
             not functions.keys().isdisjoint(("result", "slide")),
             None if self.extent.most is None else in_units(self.extent.most, app),
+            self.merge,
         )
         inputs = [operator for stream in self.streams for operator in stream._operators]
         return app._add(Operator("windowed", name, inputs, output, functions, window=window))

@@ -123,6 +123,18 @@ SEVERAL = {
 }  # fmt: skip
 
 
+def whole(field):
+    """Aggregates of an integer: windows that overlap may merge those of their slices."""
+
+    def results(rows):
+        values = [int(row[field]) for row in rows]
+        return [(len(values), wrapped(sum(values)), wrapped(sum(values)) / len(values), min(values), max(values))]
+
+    columns = {"n": agg.count(), "total": agg.sum(field), "mean": agg.avg(field)}
+    columns |= {"least": agg.min(field), "most": agg.max(field)}
+    return lambda windowed: windowed.aggregate(**columns), [*columns], results
+
+
 # For each key, the aggregates: their declaration, their fields, and the results for rows of a window and key.
 FAMILIES = {
     "name": [
@@ -130,11 +142,13 @@ FAMILIES = {
         (lambda windowed: windowed.top_k("number", 2), ["rank", "value", "count"], frequent),
         (lambda windowed: windowed.top(2, by="price"), ["rank", "number", "price", "is_dear"], greatest),
         (lambda windowed: windowed.top(2, by="price", ties=True), ["rank", "number", "price", "is_dear"], tied),
+        whole("number"),
     ],
     "number": [
         (lambda windowed: windowed.aggregate(total=agg.sum("price")), ["total"], total),
         (lambda windowed: windowed.aggregate(least=agg.min("price")), ["least"], extreme(min, "price")),
         (lambda windowed: windowed.aggregate(most=agg.max("price")), ["most"], extreme(max, "price")),
+        whole("is_dear"),
     ],
     None: [(lambda windowed: windowed.aggregate(**SEVERAL), [*SEVERAL], several)],
 }  # fmt: skip
@@ -142,6 +156,7 @@ FAMILIES = {
 EXTENTS = {
     "tumbling": (tumbling(10), None, None),
     "sliding": (sliding(10, every=4), None, None),
+    "slices": (sliding(12, every=4), None, None),
     "early": (sliding(9, every=3), 2, None),
     "lateness": (sliding(10, every=5), None, LATENESS),
     "count": (count_window("rows"), None, None),
@@ -266,6 +281,7 @@ def test_aggregates_of_random_streams_match_their_definition(extent, family):
 @pytest.mark.parametrize(
     ("extent", "family", "count"),
     [
+        ("slices", "name", 40),
         ("sliding", "name", 20),
         ("lateness", "name", 20),
         ("count", "number", 20),

@@ -143,6 +143,9 @@ pub struct WindowSpec {
     /// The growing containers of a key's states, with offsets from the first state.
     #[serde(default)]
     pub growing: Vec<Growing>,
+    /// How the states of a key in two parts of a window become one, word by word; empty: they cannot.
+    #[serde(default)]
+    pub merge: Vec<Merge>,
     /// The stream of each input.
     pub of: Vec<usize>,
     pub streams: Vec<StreamSpec>,
@@ -150,6 +153,15 @@ pub struct WindowSpec {
     /// Kernels for expired windows, and for windows that slid; 0: there is none.
     pub result: u64,
     pub slide: u64,
+}
+
+/// How two words of states, which are i64, become one.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Merge {
+    Add,
+    Min,
+    Max,
 }
 
 /// One of the streams that a windowed operator takes.
@@ -363,6 +375,15 @@ impl Program {
         }
         if !window.growing.iter().all(|head| head.fits(operator.state_size) && head.offset.is_multiple_of(8)) {
             return invalid("a container lies outside the states");
+        }
+        if !window.merge.is_empty()
+            && (window.single
+                || window.every.is_some()
+                || window.streams.len() != 1
+                || 8 * window.merge.len() != operator.state_size
+                || window.result == 0)
+        {
+            return invalid("only states of i64 of one stream, in windows that report their end, merge");
         }
         let key = &window.key;
         if !key.stride.is_multiple_of(8)

@@ -37,7 +37,7 @@ use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
-use crate::state::windows::{OutOfMemory, Recent, cell_of};
+use crate::state::windows::{OutOfMemory, Recent};
 
 /// Words of a meeting before its keys.
 const HEADER: usize = 2;
@@ -225,7 +225,7 @@ impl Notes for Dealing<'_> {
     /// Whether a key is the first one for its owner is anyone's guess, so no branch depends on it.
     #[inline(always)]
     fn key(&mut self, number: usize, hash: u64, fields: &[u64]) -> Result<(), OutOfMemory> {
-        let owner = self.epoch.owner(cell_of(hash));
+        let owner = self.epoch.owner(self.windowed.shape.cell_of(hash));
         #[cfg(test)]
         let owner = if self.copies.faults.misdeals == Some(self.row) { 0 } else { owner };
         #[cfg(test)]

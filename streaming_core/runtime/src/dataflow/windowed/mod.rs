@@ -93,6 +93,9 @@ impl Replicated {
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
         let mut operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart, counts) }?;
+        if options.schedule.is_empty() && options.controller.as_deref().is_none_or(|name| name == "none") {
+            operator.have_few_cells(replicas);
+        }
         operator.has_barrier = parallelism == Parallelism::ElasticScaleGate;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
         Ok(Self { operator, control: Arc::new(control), replicas })

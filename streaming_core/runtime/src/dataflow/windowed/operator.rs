@@ -7,11 +7,11 @@ use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::transfer::{Cells, Transfers};
 use crate::error::RunError;
 use crate::program::kernel::{BatchContext, BeforeEntry, EntryHeader, Kernel, WindowContext};
-use crate::program::{Key, OperatorSpec, Program, WindowSpec};
+use crate::program::{Key, Merge, OperatorSpec, Program, WindowSpec};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
-use crate::state::windows::Bounds;
 use crate::state::windows::entry::Shape;
+use crate::state::windows::{Bounds, cells_for};
 use crate::threads::sync::Arc;
 
 /// One of the streams that an operator takes.
@@ -40,6 +40,8 @@ pub struct Windowed {
     /// Per input its stream.
     pub(super) of: Vec<usize>,
     pub(super) streams: Vec<Stream>,
+    /// If rows meet slices in place of windows: how many slices a window has, and how their states become one.
+    pub(super) slices: Option<(i64, Vec<Merge>)>,
     pub(super) result: Option<Kernel<WindowContext>>,
     pub(super) slide: Option<Kernel<WindowContext>>,
     pub epochs: Arc<Epochs>,
@@ -108,6 +110,12 @@ impl Windowed {
             every,
             of: spec.of.clone(),
             streams,
+            // Copies of state would lose the order of keys.
+            slices: (!spec.merge.is_empty()
+                && spec.size > spec.advance
+                && spec.size % spec.advance == 0
+                && apart.is_none())
+            .then(|| (spec.size / spec.advance, spec.merge.clone())),
             // SAFETY: as the caller says.
             result: unsafe { Kernel::maybe_at(spec.result) }?,
             // SAFETY: as the caller says.
@@ -119,6 +127,14 @@ impl Windowed {
             transfers: apart.map(Transfers::new),
             texts: program.texts.clone(),
         })
+    }
+
+    /// Has it no more cells than so many replicas need. Single windows keep all: their entries stand in lists. So do keys that
+    /// every row has, which are dealt to cells in turn.
+    pub fn have_few_cells(&mut self, replicas: usize) {
+        if !self.single && self.every.is_none() {
+            self.shape.set_cells(cells_for(replicas));
+        }
     }
 
     /// Whether finders deal each replica the rows that have keys of its own.

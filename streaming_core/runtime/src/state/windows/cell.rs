@@ -30,6 +30,8 @@ pub struct Cell {
     pub(super) touched: List,
     /// Sessions, which are single entries in no other list.
     pub sessions: Ends,
+    /// The number of entries that slices have had.
+    pub entries: usize,
 }
 
 // SAFETY: a cell owns its entries; nothing in it refers to a thread.

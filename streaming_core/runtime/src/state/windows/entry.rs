@@ -9,8 +9,8 @@ use crate::program::{Growing, KeySpec};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::ColumnKind;
 use crate::rows::mix::{finish, first_words, step};
-use crate::state::key_group::{SEED, SHORT, hash_text, with_group};
-use crate::state::windows::group_of_index;
+use crate::state::key_group::{GROUPS, SEED, SHORT, group, hash_text, with_group};
+use crate::state::windows::{GROUPS_OF_CELL, group_of_index};
 
 /// Bytes that can be read behind an entry, which may end with a text: those are searched sixteen bytes at a time.
 pub const BEHIND: usize = 16;
@@ -27,6 +27,8 @@ pub struct Shape {
     /// The growing containers of the states.
     growing: Vec<Growing>,
     has_texts: bool,
+    /// The logarithm of the key groups of a cell.
+    groups: u32,
 }
 
 /// The fields of a key, where its row would have them; its texts are those of the block.
@@ -72,7 +74,28 @@ impl Shape {
     /// `states`: bytes of all states of a key, which have the containers `growing`.
     pub fn new(key: &KeySpec, states: usize, growing: &[Growing], single: bool) -> Self {
         let has_texts = key.fields.iter().any(|field| field.kind == ColumnKind::Text);
-        Self { key: key.clone(), states, single, growing: growing.to_vec(), has_texts }
+        Self { key: key.clone(), states, single, growing: growing.to_vec(), has_texts, groups: GROUPS_OF_CELL.ilog2() }
+    }
+
+    /// Has the operator so many cells, a power of two up to `CELLS`.
+    pub fn set_cells(&mut self, cells: usize) {
+        self.groups = (GROUPS / cells).ilog2();
+    }
+
+    /// The cell of a key.
+    #[inline(always)]
+    pub fn cell_of(&self, hash: u64) -> usize {
+        group(hash) >> self.groups
+    }
+
+    /// The key group of a key within its cell, and the key groups of a cell.
+    #[inline(always)]
+    pub fn group_in_cell(&self, hash: u64) -> usize {
+        group(hash) & ((1 << self.groups) - 1)
+    }
+
+    pub fn groups_of_cell(&self) -> usize {
+        1 << self.groups
     }
 
     /// Whether entries need an arena.

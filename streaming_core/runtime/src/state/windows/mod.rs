@@ -18,21 +18,25 @@ use std::collections::TryReserveError;
 
 use crate::error::RunError;
 use crate::program::WindowSpec;
-use crate::state::key_group::{GROUPS, group};
+use crate::state::key_group::GROUPS;
 
-/// Cells of an operator.
+/// The most cells of an operator, and the least if its replicas are few.
 pub const CELLS: usize = 1024;
-/// Key groups of a cell.
+const FEW_CELLS: usize = 64;
+/// Cells of each replica, at least, as long as there are no more than `CELLS`: so replicas have about as many keys.
+const CELLS_OF_REPLICA: usize = 16;
+/// Key groups of each of `CELLS` cells, and of each of `FEW_CELLS`.
 pub const GROUPS_OF_CELL: usize = GROUPS / CELLS;
+pub const MOST_GROUPS: usize = GROUPS / FEW_CELLS;
+
+/// The number of cells, a power of two, that so many replicas share if their owners never change. Each window has a pane in
+/// each cell, and a pane of few keys costs more than the keys.
+pub fn cells_for(replicas: usize) -> usize {
+    (CELLS_OF_REPLICA * replicas).next_power_of_two().clamp(FEW_CELLS, CELLS)
+}
 
 /// The bound of `ts` that kernels keep to, as the language does.
 const MOST: i64 = 1 << 61;
-
-/// The cell of a key.
-#[inline(always)]
-pub fn cell_of(hash: u64) -> usize {
-    group(hash) / GROUPS_OF_CELL
-}
 
 /// The key group of key `index`, where every row has the keys from 0 on. Consecutive keys lie in consecutive cells. So owners
 /// who take turns differ by at most one of `CELLS` keys (STRETCH, operator 15: f_mu(k) = k).

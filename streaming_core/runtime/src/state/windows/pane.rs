@@ -6,7 +6,7 @@ use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::key_group::group;
 use crate::state::windows::entry::{BEHIND, KeyFields, Shape};
 use crate::state::windows::table::Table;
-use crate::state::windows::{GROUPS_OF_CELL, OutOfMemory};
+use crate::state::windows::{GROUPS_OF_CELL, MOST_GROUPS, OutOfMemory};
 
 /// Bytes of the first piece of memory that a pane takes, and of the largest.
 const FIRST: usize = 256;
@@ -230,13 +230,14 @@ impl Pane {
         // They lie in the order in which they came: those of each group are put together.
         let of = |entry: *mut EntryHeader| {
             // SAFETY: it is there.
-            group(unsafe { (*entry).hash }) % GROUPS_OF_CELL
+            shape.group_in_cell(unsafe { (*entry).hash })
         };
-        let mut next = [0; GROUPS_OF_CELL];
+        let mut places = [0; MOST_GROUPS];
+        let next = &mut places[..shape.groups_of_cell()];
         self.each(shape, |entry| next[of(entry)] += 1);
         let mut before = 0;
-        for places in &mut next {
-            before += std::mem::replace(places, before);
+        for place in &mut *next {
+            before += std::mem::replace(place, before);
         }
         entries.try_reserve(before)?;
         entries.resize(before, std::ptr::null_mut());
@@ -250,7 +251,7 @@ impl Pane {
 
     /// Its entries as they lie in memory.
     #[inline(always)]
-    fn each(&self, shape: &Shape, mut see: impl FnMut(*mut EntryHeader)) {
+    pub fn each(&self, shape: &Shape, mut see: impl FnMut(*mut EntryHeader)) {
         for (number, (piece, used)) in self.memory.iter().enumerate() {
             let start = piece.as_ptr() as usize;
             let end = if number + 1 == self.memory.len() { self.at } else { start + used };

@@ -11,23 +11,23 @@ use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::state::key_group::{GROUPS, group};
+use crate::state::windows::OutOfMemory;
 use crate::state::windows::pane::Pane;
-use crate::state::windows::{OutOfMemory, cell_of};
 
 /// When so many entries have expired, their outputs go on before others expire.
-const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
+pub(super) const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
 
 /// The row at which windows expire, by its event and its position in the batch, and the path from it to the window.
 #[derive(Clone, Copy)]
-struct Cause {
-    seq: i64,
-    index: usize,
-    path: Path,
+pub(super) struct Cause {
+    pub seq: i64,
+    pub index: usize,
+    pub path: Path,
 }
 
 impl Cause {
     /// The position of the row, and the path from it to an entry, which is there, of an own cell.
-    fn of(&self, entry: *mut EntryHeader) -> (u32, Path) {
+    pub fn of(&self, entry: *mut EntryHeader) -> (u32, Path) {
         // SAFETY: as the callers say.
         let group = group(unsafe { (*entry).hash });
         (self.index as u32, self.path.fixed(group as u64, GROUPS.trailing_zeros()))
@@ -55,6 +55,10 @@ impl Replica {
                 self.meet(operator, text, out)?;
             }
         }
+        if let Some((slices, merge)) = &operator.slices {
+            // SAFETY: as the callers say.
+            return unsafe { self.expire_slices(operator, (*slices, merge), before, at, text, out) };
+        }
         if operator.session {
             // SAFETY: as the callers say.
             return unsafe { self.end_sessions(operator, before, at, text, out) };
@@ -79,12 +83,7 @@ impl Replica {
                     self.gone.add(pane)?;
                     continue;
                 }
-                let path = Path::default().fixed(0, 1);
-                let path = match self.watermark.open() {
-                    NONE => path.back((before - 1).wrapping_sub(number) as u64),
-                    open => path.number((number - open) as u64),
-                };
-                let cause = Cause { seq: at.0, index: at.1, path };
+                let cause = Cause { seq: at.0, index: at.1, path: self.path_of(number, before) };
                 // SAFETY: as above.
                 expired += unsafe { self.expire_pane(operator, (cell, number), &pane, cause, text, out) }?;
                 // SAFETY: as above.
@@ -100,6 +99,15 @@ impl Replica {
             self.gone.clear();
         }
         Ok(true)
+    }
+
+    /// The path from a row, before whose windows those before `before` expire, to window `number`.
+    pub(super) fn path_of(&self, number: i64, before: i64) -> Path {
+        let path = Path::default().fixed(0, 1);
+        match self.watermark.open() {
+            NONE => path.back((before - 1).wrapping_sub(number) as u64),
+            open => path.number((number - open) as u64),
+        }
     }
 
     /// Expires sessions whose latest row is before `before`; otherwise like `expire`. No session has its latest row before the
@@ -165,7 +173,7 @@ impl Replica {
         for &entry in &*expired {
             // SAFETY: it is of an own cell, and in no list any more.
             unsafe {
-                let cell = cell_of((*entry).hash);
+                let cell = operator.shape.cell_of((*entry).hash);
                 operator.cells.with_mut(*number, cell, |cell| cell.remove(entry, gone));
             }
         }

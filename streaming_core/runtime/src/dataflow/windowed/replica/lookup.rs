@@ -11,7 +11,7 @@ use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::KeyFields;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::table::Table;
-use crate::state::windows::{CELLS, OutOfMemory, cell_of};
+use crate::state::windows::{CELLS, OutOfMemory};
 
 impl Replica {
     /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
@@ -51,7 +51,7 @@ impl Replica {
                         entry = match operator.single {
                             true if operator.session => self.session(operator, *hash, KeyFields::index(key), ts, at)?,
                             true => self.single(operator, number, *hash, KeyFields::index(key), ts)?,
-                            false => (*self.pane(operator, cell_of(*hash), number)?).find(
+                            false => (*self.pane(operator, operator.shape.cell_of(*hash), number)?).find(
                                 &operator.shape,
                                 *hash,
                                 KeyFields::index(key),
@@ -77,7 +77,7 @@ impl Replica {
             let (hash, key) = &every[j as usize];
             let find = |here: &mut Cell| here.single(&operator.shape, *hash, KeyFields::index(key));
             // SAFETY: as the caller says.
-            unsafe { operator.cells.with_mut(self.number, cell_of(*hash), find) == Some(entry) }
+            unsafe { operator.cells.with_mut(self.number, operator.shape.cell_of(*hash), find) == Some(entry) }
         })
     }
 
@@ -118,18 +118,22 @@ impl Replica {
             let panes: *const [*mut Pane; CELLS] = &raw const self.window(first)?.panes;
             for look in [Table::near, Table::nearer] {
                 for &OwnKey { hash, .. } in &self.own[..keys] {
-                    if let Some(pane) = (&(*panes))[cell_of(hash)].as_ref() {
+                    if let Some(pane) = (&(*panes))[operator.shape.cell_of(hash)].as_ref() {
                         look(&pane.table, hash);
                     }
                 }
             }
             for own in 0..keys {
                 let OwnKey { hash, row, at, .. } = self.own[own];
-                let mut pane = (&(*panes))[cell_of(hash)];
+                let mut pane = (&(*panes))[operator.shape.cell_of(hash)];
                 if pane.is_null() {
-                    pane = self.pane(operator, cell_of(hash), first)?;
+                    pane = self.pane(operator, operator.shape.cell_of(hash), first)?;
                 }
-                self.met.entries[at] = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
+                let entry = (*pane).find(&operator.shape, hash, KeyFields { row, text })?;
+                self.met.entries[at] = entry;
+                if operator.slices.is_some() && (*entry).beside.is_null() {
+                    self.number_entry(operator, entry);
+                }
             }
             self.unlinked.clear();
             self.unlinked.try_reserve(keys)?;
@@ -141,7 +145,7 @@ impl Replica {
                     let entry = (*self.met.entries[at + (window - 1) * of]).beside;
                     self.met.entries[at + window * of] = entry;
                     if entry.is_null() {
-                        let pane = self.pane(operator, cell_of(hash), number)?;
+                        let pane = self.pane(operator, operator.shape.cell_of(hash), number)?;
                         (*pane).table.near(hash);
                         self.unlinked.push((own, pane));
                     } else {
@@ -195,7 +199,7 @@ impl Replica {
         ts: i64,
         at: usize,
     ) -> Result<*mut EntryHeader, RunError> {
-        let cell = cell_of(hash);
+        let cell = operator.shape.cell_of(hash);
         let (sessions, gap) = (&mut self.sessions, operator.bounds.size);
         let find = |here: &mut Cell| {
             let (entry, is_new) = here.get_or_make_single(&operator.shape, hash, key).ok_or(OutOfMemory)?;
@@ -228,7 +232,7 @@ impl Replica {
         key: KeyFields,
         ts: i64,
     ) -> Result<*mut EntryHeader, RunError> {
-        let (shape, cell) = (&operator.shape, cell_of(hash));
+        let (shape, cell) = (&operator.shape, operator.shape.cell_of(hash));
         let (start, reports_expiry) = (operator.bounds.start(number), operator.reports_expiry());
         let gone = &mut self.gone;
         let mut is_new = false;

@@ -15,12 +15,14 @@ pub mod barrier;
 mod expiry;
 mod lookup;
 mod met;
+mod slices;
 
 use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
 use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;
+use crate::dataflow::windowed::replica::slices::Merged;
 use crate::dataflow::windowed::watermark::{NONE, Watermark};
 use crate::error::RunError;
 use crate::memory::fallible::boxed;
@@ -31,7 +33,7 @@ use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::session::Earliest;
-use crate::state::windows::{CELLS, OutOfMemory, Recent, cell_of};
+use crate::state::windows::{CELLS, OutOfMemory, Recent};
 
 /// Planted faults of a replica, which tests must notice.
 #[cfg(test)]
@@ -94,6 +96,8 @@ pub struct Replica {
     spare: Vec<Box<Open>>,
     met: Met,
     gone: Gone,
+    /// Of windows that consist of slices.
+    merged: Merged,
     /// Room for the entries of a pane.
     expired: Vec<*mut EntryHeader>,
     starts: Vec<i64>,
@@ -171,6 +175,7 @@ impl Replica {
             spare: Vec::new(),
             met: Met::default(),
             gone: Gone::default(),
+            merged: Merged::default(),
             expired: Vec::new(),
             starts: Vec::new(),
         };
@@ -183,7 +188,7 @@ impl Replica {
         for (cell, own) in self.owns.iter_mut().enumerate() {
             *own = owns(cell);
         }
-        let own = |(_, (hash, _)): &(usize, &(u64, i64))| self.owns[cell_of(*hash)];
+        let own = |(_, (hash, _)): &(usize, &(u64, i64))| self.owns[operator.shape.cell_of(*hash)];
         self.every_window = NONE;
         self.every = operator
             .every
@@ -447,7 +452,7 @@ impl Replica {
             return unsafe { self.fail(operator, rows, index, meeting, Path::default(), out) };
         }
         let open = self.watermark.after(meeting.stream, meeting.ts, &bounds, &mut self.recent[0]);
-        if self.open.first().is_some_and(|number| number < open) || self.sessions.least() < open {
+        if self.first_open(operator).is_some_and(|number| number < open) || self.sessions.least() < open {
             // SAFETY: as the caller says.
             let expired = unsafe { self.expire(operator, open, (rows.seq(index), index), rows.text, out) }?;
             self.is_expiring = !expired;
@@ -474,6 +479,8 @@ impl Replica {
             self.met.stream = meeting.stream;
         }
         let windows = if operator.single { 1 } else { (last - first + 1) as usize };
+        // Of the windows, the row meets their one slice, which has the number of the last one.
+        let (first, windows) = if operator.slices.is_some() { (last, 1) } else { (first, windows) };
         // SAFETY: the row is there.
         let row = (index, unsafe { rows.row(index) });
         // SAFETY: as the caller says.
@@ -505,7 +512,7 @@ impl Replica {
         self.calls += (self.every.len() * count) as u64;
         if let (Some(counts), Some(every)) = (&operator.counts, &operator.every) {
             for &(number, _) in &self.every {
-                counts.add(self.number, cell_of(every[number as usize].0), count as u64);
+                counts.add(self.number, operator.shape.cell_of(every[number as usize].0), count as u64);
             }
         }
         // SAFETY: as the caller says.
@@ -546,7 +553,7 @@ impl Replica {
         for j in 0..keys {
             let (number, hash, key) = meeting.key(j, text);
             (own[n], numbers[n]) = (OwnKey { hash, row: key.row, at: at + n, of: 0 }, number as u32);
-            n += usize::from(self.owns[cell_of(hash)]);
+            n += usize::from(self.owns[operator.shape.cell_of(hash)]);
         }
         if n == 0 {
             return Ok(());
@@ -562,7 +569,7 @@ impl Replica {
         self.calls += (n * count) as u64;
         let own = &self.own[before..before + n];
         if let Some(counts) = &operator.counts {
-            own.iter().for_each(|key| counts.add(self.number, cell_of(key.hash), count as u64));
+            own.iter().for_each(|key| counts.add(self.number, operator.shape.cell_of(key.hash), count as u64));
         }
         if operator.single {
             // SAFETY: as the caller says.
