@@ -6,3 +6,4 @@ from streaming_core.generator import nexmark
 app = App("nexmark_q1", params=nexmark.PARAMS, reads="NEXMark, query 1")
 bids = nexmark.streams(app).bids
 bids.select("auction", "bidder", "ts", "extra", price=(i64, lambda bid: 908 * bid.price)).sink()
+app.agrees_unordered("auction", "bidder", "ts", "extra", "price")

@@ -50,3 +50,4 @@ def sellers(window, entrance, sale, out):
 
 both = app.connect(people, auctions.select("ts", id="seller")).key_by("id").window(tumbling("10s"))
 both.apply((enter, open_auction), (Entrance, Sale), NewSeller, sellers).sink()
+app.agrees_unordered("id", "name", "ts")

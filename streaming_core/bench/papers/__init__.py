@@ -12,4 +12,5 @@ SUITES = {
     "stretch": "stretch.stretch",
     "scaling": "goals.scaling",
     "engines": "goals.engines",
+    "nexmark": "goals.nexmark",
 }

@@ -150,7 +150,7 @@ def test_goals_are_met_or_missed_by_our_way():
 @pytest.mark.parametrize("name", suite.SUITES)
 def test_every_claim_has_a_source_and_columns_that_tell_ways_apart(name):
     declared = suite.load(name)
-    if name not in ("scaling", "engines"):
+    if name not in ("scaling", "engines", "nexmark"):
         assert sum(len(experiment.claims) for experiment in declared.experiments) <= 10, "a table has ten rows"
     for experiment in declared.experiments:
         for claim in experiment.claims:
