@@ -344,27 +344,32 @@ class App:
         right: Stream,
         on: str | tuple[str, ...] | dict[str, str] | None = None,
         *,
-        within: int | str,
+        within: int | str | None = None,
+        ttl: int | str | None = 0,
+        how: str = "inner",
         band: dict[str, tuple[str, float]] | None = None,
-        name: str = "join",
     ) -> Pairs:
-        """Join rows with the same key whose `ts` differ by at most `within` (language/joining.py).
+        """Join rows with the same key (language/joining.py): those close in time, or all until the key is silent.
 
         A pair has the later `ts`, the key, and the other fields of both rows. Fields of the same name get the name of
-        their record in front: `order_price`, `payment_price`. Method `late` gives
-        the late rows of both streams.
+        their record in front: `order_price`, `payment_price`. Method `late` gives the late rows of both streams. The
+        operator is called `join`; the next one of the application `join_2`, and so on.
 
         Args:
             left: the left stream.
             right: the right stream.
             on: the key: a field of both, or several. A dict has the field of the right stream by that of the left one,
                 whose name the pair has. With a band, there may be no key.
-            within: a number of units of `ts`, or a duration such as "10m".
+            within: the largest difference of `ts`: a number of units of `ts`, or a duration such as "10m".
+            ttl: instead of `within`: a key forgets its rows once it has had no row for so long. None: it forgets none,
+                so the memory grows with the number of rows.
+            how: `inner`: pairs only. `left`: also left rows that meet none. A missing row has zeros and empty texts,
+                and a field such as `has_payment` says whether there is one. `full`: also such right rows. They leave,
+                with this time as `ts`, when they can meet none any more.
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
                 difference. The first of them is an index, so a row meets few rows that are not close.
-            name: of the operator.
         """
-        return joined(self, left, right, on, within, band or {}, name)
+        return joined(self, left, right, on, (within, ttl), how, band or {})
 
     def _delay(self, declared: int | str | None) -> int | str:
         """The `delay` of windows, in units of `ts`, or a parameter: as declared, else that of the sources."""

@@ -1,11 +1,17 @@
-"""Joins of two streams within a span of event time: a declaration that becomes a windowed operator.
+"""Joins of two streams: a declaration that becomes a windowed operator.
 
     app.join(orders, payments, on="order", within="10m").sink()
     app.join(orders, payments, on=("shop", "order"), within="10m").sink()
     app.join(orders, payments, on={"id": "order"}, within="10m").sink()
+    app.join(orders, payments, on="order", within="10m", how="left").sink()
+    app.join(orders, customers, on="customer", ttl="1d").sink()
 
 Rows meet if they have the same key, and if their `ts` differ by at most `within`. With `band`, the values of two number
 fields must also be close to each other. A pair leaves with the row that comes last.
+
+With `ttl` instead of `within`, the state of a key is that of a session whose gap is `ttl`, and all rows in it meet.
+Left and full joins are sessions too, whose gap is just longer than `within`. Rows without a match leave at the end of
+the session, or with the row of their key that comes too late to meet them.
 
 A key keeps the rows of both streams that can still meet one, in columns (language/record.py: Queue). So the fields
 besides the key are numbers and texts.
@@ -21,22 +27,31 @@ rows came. Without a band, this order alone counts.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, unknown
 from streaming_core.language import generated
+from streaming_core.language.agg import ROWS
 from streaming_core.language.aggregation import as_text, late_rows
-from streaming_core.language.extent import in_units, rolling
+from streaming_core.language.extent import in_units, rolling, session
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
-from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Text, i64
-from streaming_core.language.sinks import gathered
+from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Set, Text, boolean, i64
+from streaming_core.language.sinks import gathered, zero
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import MOST
+from streaming_core.language.windowed import Windows
+
+# The sides whose rows also leave without a match.
+OUTER = {"inner": (), "left": (0,), "full": (0, 1)}
+SIDES = ("lefts", "rights")
+# The gap of a session that lasts until the end of the stream: a delay has to fit beside it.
+FOREVER = MOST - (MOST >> 4)
 
 
 @dataclass(frozen=True)
@@ -48,16 +63,22 @@ class Join:
         name: The name of the operator.
         sides: The records of the left and the right stream.
         on: The key: by field of the left record the field of the right one. Empty: the band alone says which rows meet.
-        span: The largest difference of `ts`.
+        span: The largest difference of `ts`; None: any.
         band: By field of the left record the field of the right one, and the largest difference.
+        outer: The sides whose rows also leave without a match.
+        gap: A key forgets its rows once it has had no row for so long; None: each row goes by its own `ts`.
+        delay: The delay of the rows, as the text of a function.
     """
 
     app: str
     name: str
     sides: tuple[Record, Record]
     on: dict[str, str]
-    span: int
+    span: int | None
     band: dict[str, tuple[str, float]]
+    outer: tuple[int, ...] = ()
+    gap: int | None = None
+    delay: str = "0"
 
     def refusal(self, why: str) -> BadInput:
         """The error that says why the join is invalid."""
@@ -126,22 +147,49 @@ class Join:
     def output(self) -> Record:
         """The record of a pair."""
         ts, other = (side.fields.get("ts", i64) for side in self.sides)
-        fields: dict[str, FieldType] = {"ts": ts if ts == other else i64}
+        fields: dict[str, FieldType] = {"ts": ts if ts == other and not self.outer else i64}
         fields |= {field: self.sides[0].fields[field] for field in self.on}
         for kinds, titles in zip(self.kept, self.titles, strict=True):
             for field, title in titles.items():
                 if title in fields:
                     raise self.refusal(f": two fields of the result are called {title}; rename one")
                 fields[title] = kinds[field]
+        for flag in self.flags.values():
+            if flag in fields:
+                raise self.refusal(f": two fields of the result are called {flag}; rename one")
+            fields[flag] = boolean
         return Record(self.name, fields, None)
 
     @property
+    def flags(self) -> dict[int, str]:
+        """By each side that a pair may lack, the field that says whether it has a row."""
+        return {side: f"has_{self.sides[side].name.lower()}" for side in range(2) if 1 - side in self.outer}
+
+    @property
+    def number(self) -> str:
+        """The field of a kept row that holds its number: `number`, with as many underscores as it takes to differ."""
+        names = ("number" + "_" * n for n in itertools.count())
+        return next(name for name in names if not any(name in side for side in self.kept))
+
+    @property
     def states(self) -> tuple[Record, ...]:
-        """The state of each side: the rows that it keeps."""
-        return tuple(
-            Record(f"{self.name}_{side}", {"rows": Queue(Record(f"{self.name}_{side}_row", dict(fields), None))}, None)
-            for side, fields in zip(("left", "right"), self.kept, strict=True)
-        )
+        """The state of each side: the rows that it keeps, and the numbers of those that have met one."""
+        states = []
+        for number, side in enumerate(SIDES):
+            row: dict[str, FieldType] = dict(self.kept[number])
+            state: dict[str, FieldType] = {}
+            if number in self.outer and self.span is not None:
+                row[self.number], state = i64, {"matched": Set(i64), ROWS: i64}
+            if number == 0 and self.span is None:
+                state = {"has_row": boolean, "latest_row": i64}
+            rows = Queue(Record(f"{self.name}_{side}_row", row, None))
+            states.append(Record(f"{self.name}_{side}", {"rows": rows, **state}, None))
+        return tuple(states)
+
+    @property
+    def lasting(self) -> int:
+        """How long a row waits for others, in units of `ts`."""
+        return self.span + 1 if self.gap is None and self.span is not None else self.gap or 0
 
     @property
     def bucket(self) -> str:
@@ -185,33 +233,112 @@ class Join:
 
     def update(self, number: int) -> str:
         """Return the source of the update function of one stream: the row meets those of the other, and is kept."""
-        own, other = ("lefts", "rights") if number == 0 else ("rights", "lefts")
-        values = ["ts=max(row.ts, kept[i].ts)"]
-        values += [f"{field}=window.key.{field}" for field in self.on]
-        for side, titles in enumerate(self.titles):
-            row = "row" if side == number else "kept[i]"
-            values += [f"{title}={row}.{field}" for field, title in titles.items()]
-        # A row may come before rows with an earlier `ts`. So the first kept row is not always the earliest.
-        conditions = ["kept[i].ts >= window.start", f"abs(row.ts - kept[i].ts) <= {self.span}"]
+        lines = _forgotten(SIDES[1 - number], "window.start", []) if self.gap is None else self._end()
+        own, other = SIDES[number], SIDES[1 - number]
+        lines.append(f"kept = {other}.rows")
+        rows = ("row", "kept[i]") if number == 0 else ("kept[i]", "row")
+        conditions = []
+        if self.span is not None:
+            # A row may come before rows with an earlier `ts`. So the first kept row is not always the earliest.
+            least = "window.start" if self.gap is None else "least"
+            conditions = [f"kept[i].ts >= {least}", f"abs(row.ts - kept[i].ts) <= {self.span}"]
         for left, (right, distance) in self.band.items():
-            one, two = (f"row.{left}", f"kept[i].{right}") if number == 0 else (f"kept[i].{left}", f"row.{right}")
+            one, two = f"{rows[0]}.{left}", f"{rows[1]}.{right}"
             if self.is_of_floats(left, right):
                 conditions.append(f"abs({one} - {two}) <= {distance!r}")
             else:  # from 2^63 on, a difference wraps to a negative one
                 conditions.append(f"0 <= max({one}, {two}) - min({one}, {two}) <= {int(distance)}")
-        kept = ", ".join(f"{field}=row.{field}" for field in self.kept[number])
-        return (
-            f"def {self.name}{'' if number == 0 else '_right'}(row, window, lefts, rights, out):\n"
-            f"    kept = {other}.rows\n"
-            "    while len(kept) > 0 and kept[0].ts < window.start:\n"
-            "        kept.popleft()\n"
-            "    for i in range(len(kept)):\n"
-            f"        if {' and '.join(conditions)}:\n"
-            f"            out.emit({', '.join(values)})\n"
-            f"    while len({own}.rows) > 0 and {own}.rows[0].ts < window.start:\n"
-            f"        {own}.rows.popleft()\n"
-            f"    {own}.rows.append({kept})\n"
-        )
+        pair = [self._emit("max(row.ts, kept[i].ts)", *rows)]
+        is_marked = [self.span is not None and side in self.outer for side in (number, 1 - number)]
+        if is_marked[1]:
+            pair.append(f"{other}.matched.add(kept[i].{self.number})")
+        if is_marked[0]:
+            lines.append("is_matched = False")
+            pair.append("is_matched = True")
+        if conditions:
+            pair = [f"if {' and '.join(conditions)}:", *_indented(pair)]
+        lines += ["for i in range(len(kept)):", *_indented(pair)]
+        values = [f"{field}=row.{field}" for field in self.kept[number]]
+        if is_marked[0]:
+            lines += [f"{own}.{ROWS} += 1", "if is_matched:", f"    {own}.matched.add({own}.{ROWS})"]
+            values.append(f"{self.number}={own}.{ROWS}")
+        if self.gap is None:
+            lines += _forgotten(own, "window.start", [])
+        lines.append(f"{own}.rows.append({', '.join(values)})")
+        return _function(f"{self.name}{'' if number == 0 else '_right'}(row, window, lefts, rights, out)", lines)
+
+    @property
+    def result(self) -> str:
+        """The source of the function that emits the rows without a match once their key has had no row for the gap."""
+        ts = f"window.end - {self.delay}" + (f" - {self.gap}" if self.gap == FOREVER else "")
+        return _function(f"{self.name}_result(window, lefts, rights, out)", self._unmatched(ts))
+
+    def _unmatched(self, ts: str) -> list[str]:
+        """The statements that emit all rows without a match."""
+        lines: list[str] = []
+        for side in self.outer:
+            own, other = SIDES[side], SIDES[1 - side]
+            each = [f"for i in range(len({own}.rows)):"]
+            emit = self._alone(side, ts, f"{own}.rows[i]")
+            if self.span is None:
+                lines += [f"if len({other}.rows) == 0:", *_indented([*each, f"    {emit}"])]
+            else:
+                lines += [*each, f"    if not ({own}.rows[i].{self.number} in {own}.matched):", f"        {emit}"]
+        return lines
+
+    def _alone(self, side: int, ts: str, row: str) -> str:
+        return self._emit(ts, *((row, None) if side == 0 else (None, row)))
+
+    def _emit(self, ts: str, *rows: str | None) -> str:
+        """The statement that emits a pair; a side without a row has zeros and empty texts."""
+        values = [f"ts={ts}", *(f"{field}=window.key.{field}" for field in self.on)]
+        for kinds, titles, row in zip(self.kept, self.titles, rows, strict=True):
+            for field, title in titles.items():
+                values.append(f"{title}={_nothing(kinds[field]) if row is None else f'{row}.{field}'}")
+        values += [f"{flag}={rows[side] is not None}" for side, flag in self.flags.items()]
+        return f"out.emit({', '.join(values)})"
+
+    def _end(self) -> list[str]:
+        """The statements that let go, at a row, the rows that meet no more."""
+        if self.span is not None:
+            lines = [f"least = window.end - {2 * self.span + 1} - 2 * {self.delay}"]
+            for side, own in enumerate(SIDES):
+                alone = []
+                if side in self.outer:
+                    emit = self._alone(side, "row.ts", f"{own}.rows[0]")
+                    alone = [f"if not {own}.matched.remove({own}.rows[0].{self.number}):", f"    {emit}"]
+                lines += _forgotten(own, "least", alone)
+            return lines
+        if self.delay == "0" or self.gap == FOREVER:
+            return []
+        # With a delay, a row can come before the session of its key has expired, although it begins the next one.
+        clear = [f"{own}.rows.clear()" for own in SIDES]
+        return [
+            f"if lefts.has_row and row.ts - lefts.latest_row >= {self.gap}:",
+            *_indented([*self._unmatched("row.ts"), *clear]),
+            "if not lefts.has_row or row.ts > lefts.latest_row:",
+            "    lefts.has_row = True",
+            "    lefts.latest_row = row.ts",
+        ]
+
+
+def _function(head: str, lines: list[str]) -> str:
+    return "\n".join([f"def {head}:", *_indented(lines), ""])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _forgotten(side: str, horizon: str, before: list[str]) -> list[str]:
+    """The statements that remove the oldest rows of a side, with what happens before each goes."""
+    lines = [f"while len({side}.rows) > 0 and {side}.rows[0].ts < {horizon}:"]
+    return [*lines, *_indented([*before, f"{side}.rows.popleft()"])]
+
+
+def _nothing(kind: FieldType) -> str:
+    """The value that a missing row has."""
+    return "None" if isinstance(kind, Nullable) else zero(kind) if isinstance(kind, Scalar) else 'b""'
 
 
 class Pairs(Stream):
@@ -232,7 +359,34 @@ class Pairs(Stream):
             stream.flat_map(generated.function(app._module, text.replace("def to", f"def {name}", 1)), record)
             for stream, text in zip(self._inputs, texts.values(), strict=True)
         )
-        return late_rows(first.union(second), name, f"row.ts + {self._join.span + 1}", as_text(app._delay(None)))
+        return late_rows(first.union(second), name, f"row.ts + {self._join.lasting}", as_text(app._delay(None)))
+
+
+def _time(
+    app: Any, within: int | str | None, ttl: int | str | None, how: str, has_band: bool
+) -> tuple[int | None, int | None]:
+    """The span and the gap of a join (Join)."""
+
+    def refusal(why: str) -> BadInput:
+        return BadInput(f"app {app.name}: join: {why}")
+
+    def units(option: str, duration: int | str, least: int, most: int) -> int:
+        value = in_units(duration, app)
+        if type(value) is not int or not least <= value < most:
+            reason = f"must be a duration such as '10s', or a number from {least} to below 2^61, not {duration!r}"
+            raise refusal(f"{option} {reason}")
+        return value
+
+    if how not in OUTER:
+        raise refusal(unknown("how", how, OUTER))
+    if (within is None) == (ttl == 0):
+        raise refusal('say how long rows wait for others: within="10m", or ttl="1h", or ttl=None for ever')
+    if has_band and (within is None or how != "inner"):
+        raise refusal("band goes with within and how='inner'; filter the pairs instead")
+    if within is None:
+        return None, FOREVER if ttl is None else units("ttl", ttl, 1, FOREVER)
+    span = units("within", within, 0, MOST)
+    return span, None if how == "inner" else span + 1
 
 
 def joined(
@@ -240,29 +394,37 @@ def joined(
     left: Stream,
     right: Stream,
     on: str | tuple[str, ...] | dict[str, str] | None,
-    within: int | str,
+    time: tuple[int | str | None, int | str | None],
+    how: str,
     band: dict[str, tuple[str, float]],
-    name: str,
 ) -> Pairs:
-    """Declare the operator of `App.join`."""
-    span = in_units(within, app)
-    if type(span) is not int or not 0 <= span < MOST:
-        reason = f"within must be a duration such as '10s', or a number from 0 to below 2^61, not {within!r}"
-        raise BadInput(f"app {app.name}: join: {reason}")
+    """Declare the operator of `App.join`; `time` has `within` and `ttl`."""
+    span, gap = _time(app, *time, how, bool(band))
     if not isinstance(on, dict):
         fields = () if on is None else (on,) if isinstance(on, str) else on
         if len({*fields}) < len(fields):
             raise BadInput(f"app {app.name}: join on {fields}: a field is there twice; name each field once")
         on = {field: field for field in fields}
-    join = Join(app.name, name, (left._record, right._record), on, span, band)
+    name, sides, delay = app._free("join"), (left._record, right._record), as_text(app._delay(None))
+    join = Join(app.name, name, sides, on, span, band, OUTER[how], gap, delay)
     join.check()
     output = join.output
 
     def written(source: Callable[[int], str]) -> tuple[Callable, ...]:
-        return tuple(generated.function(app._module, source(number)) for number in range(2))
+        return tuple(generated.function(app._module, source(number), {"app": app}) for number in range(2))
 
     streams = app.connect(left, right)
     is_same = not band and all(field == other for field, other in on.items())
     keyed = streams.key_by(*on) if is_same else streams.key_by(join.key, keys=written(join.keys))
-    pairs = keyed.window(rolling(span + 1)).apply(written(join.update), join.states, output)
-    return Pairs(join, (left, right), pairs._operators)
+    updates = written(join.update)
+    if gap is None:
+        assert span is not None
+        pairs = keyed.window(rolling(span + 1)).apply(updates, join.states, output)
+        return Pairs(join, (left, right), pairs._operators)
+    windows = Windows(app, keyed._streams, keyed._keys, session(gap), None, None)
+    windows.check_time(name)
+    functions = {f"{role}_{number}": function for role, both in (("update", updates), ("keys", keyed._keys.functions))
+                 for number, function in enumerate(both)}  # fmt: skip
+    if join.outer:
+        functions["result"] = generated.function(app._module, join.result, {"app": app})
+    return Pairs(join, (left, right), windows.added(name, functions, join.states, output)._operators)

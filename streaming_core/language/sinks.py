@@ -60,12 +60,12 @@ def gathered(app: str, records: dict[str, Record], tag: str = TAG) -> tuple[Reco
             if column not in values:
                 if not isinstance(kind, Scalar | Text) or (isinstance(kind, Text) and not texts):
                     raise refusal(f"{tag} {sink} has nothing for column {column}; let its rows have a field {column}")
-                values[column] = texts[0] if isinstance(kind, Text) else _zero(kind)
+                values[column] = texts[0] if isinstance(kind, Text) else zero(kind)
         emitted = ", ".join(f"{column}={values[column]}" for column in fields)
         functions[f"to_{sink}"] = f"def to_{sink}(row, out):\n    out.emit({emitted})\n"
     return Record("_or_".join(records), fields, None), functions
 
 
-def _zero(kind: Scalar) -> str:
+def zero(kind: Scalar) -> str:
     """The zero of a type, as source."""
     return "False" if kind.name == "boolean" else "0.0" if kind.is_float else "0"

@@ -140,7 +140,7 @@ DECLARED = [
     ".apply(«update», «State», «Right», result=«total», slide=«None»).sink()",
     TWO + "app.connect(«left», «right»).key_by(«'k'»).window(tumbling(10))"
     ".apply(«(meet, meet)», «(State, State)», «Right», result=«totals»).sink()",
-    TWO + "app.join(«left», «right», «'k'», within=«5», band=«None», name=«'join'»).sink()",
+    TWO + "app.join(«left», «right», «'k'», within=«5», ttl=«0», how=«'inner'», band=«None»).sink()",
     TWO + "app.join(left, right, on=«'k'», within=«5», band=«{'w': ('w', 3)}»).sink()",
     "rows = app.table(«'rows'», «State», «4», init=«None», key=«None», lookup=«None», keys=«None»)\n"
     "app.transaction(«Left», «Right»)(«plan»).post(«reply»)",
