@@ -157,6 +157,30 @@ class Windowing(Dataflow):
         result = self.function("tallies", ["event", "out"], body)
         return f"{stream}{window}.aggregate({', '.join(columns)}).flat_map({result}, Event)"
 
+    def joined(self, streams: list[str]) -> str:
+        """A join of two streams in any way, and a map that makes an event of few of the pairs."""
+        r, number = self.r, len(self.records)
+        key, word = ("word", f"{INDENT}word: text\n") if self.is_text else (r.choice(("a", "stream")), "")
+        sides = []
+        for stream, name, fields in zip(streams, ("Left", "Right"), ("bn", "mx"), strict=True):
+            kinds = {"b": "u8", "n": "i16", "m": "i32", "x": "f64"}
+            own = "".join(f"{INDENT}{field}: {kinds[field]}\n" for field in fields)
+            integers = f"{INDENT}a: u8\n{INDENT}stream: u8\n" * (not self.is_text)
+            self.records.append(f"@record\nclass {name}{number}:\n{INDENT}ts: i64\n{integers or word}{own}")
+            taken = ("ts", *(("word",) if self.is_text else ("a", "stream")), *fields)
+            emit = f"out.emit({', '.join(f'{field}=event.{field}' for field in taken)})"
+            sides.append(f"{stream}.flat_map({self.function('sides', ['event', 'out'], [emit])}, {name}{number})")
+        how = r.choice(("inner", "left", "full"))
+        time = r.choice((f"within={r.choice((0, 1, 4, 30))}", f"ttl={r.choice((1, 3, 20))}", "ttl=None"))
+        self.records.append(f"@record\nclass Few{number}:\n{INDENT}few: Array[u8, 3]\n")
+        tags = {"inner": "1", "left": f"event.has_right{number}", "full": f"event.has_left{number}"}
+        values = f"ts=event.ts, stream=1, a=event.b, b=int({tags[how]}), n=event.n, m=event.m, x=event.x, p=event.x > 1"
+        text = ", word=event.word" * self.is_text
+        body = ["if (event.n + event.m) % 5 == 0:", f"{INDENT}out.emit({values}, few=row.few{text})"]
+        event = self.function("pairs", ["event", "row", "out"], body)
+        pairs = f"app.join({', '.join(sides)}, on={key!r}, how={how!r}, {time})"
+        return f"{pairs}.flat_map({event}, Event, scratch=Few{number})"
+
     def invalid(self) -> list[str]:
         return [] if self.is_lasting else super().invalid()
 
@@ -197,7 +221,9 @@ class Windowing(Dataflow):
             taken += [r.choice(streams)] * (r.random() < 0.3)
             left -= set(taken)
             united = taken[0] + (f".union({taken[1]})" if taken[1:] else "")
-            if number in windows_at and r.random() < 0.35:
+            if number in windows_at and (r.random() < 0.25 or (len(taken) > 1 and r.random() < 0.5)):
+                call = self.joined([taken[0], taken[-1]])
+            elif number in windows_at and r.random() < 0.35:
                 call = self.ready_made(united)
             elif number in windows_at:
                 call = self.windowed(taken)

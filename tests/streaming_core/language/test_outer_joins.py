@@ -358,6 +358,10 @@ def test_an_invalid_join_is_refused(arguments, why):
     assert "\n" not in str(refused.value)
 
 
+def same(row, out):
+    out.emit(row)
+
+
 def test_names_that_clash_are_refused():
     app = App("pairs")
     flagged, payments, many = app.sources(Flagged, Payment, Many)
@@ -367,5 +371,5 @@ def test_names_that_clash_are_refused():
         app.join(payments, payments, on="shop", within=1)
     with pytest.raises(BadInput, match="items is a Array, but a join keeps numbers and texts only"):
         app.join(payments, many, on="shop", ttl=None, how="left")
-    other = payments.flat_map(lambda row, out: out.emit(row), Record("other", dict(Payment.fields), None))
+    other = payments.flat_map(same, Record("other", dict(Payment.fields), None))
     assert "other_words" in app.join(payments, other, on="shop", within=1)._record.fields
