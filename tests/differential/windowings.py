@@ -141,6 +141,17 @@ class Windowing(Dataflow):
             fields = "'ts', 'stream', 'a', 'b', 'n', 'm', 'x', 'p'" + ", 'gap'" * self.has_gaps
             top = f"top({r.randint(1, 3)}, by={r.choice(('x', 'm', 'n'))!r}, ties={r.random() < 0.5})"
             return f"{stream}.select({fields}){window}.{top}.flat_map({result}, Event, scratch={name})"
+        if extent.startswith("sliding") and not self.has_gaps and r.random() < 0.5:  # windows that merge slices
+            self.records.append(f"@record\nclass {name}:\n{INDENT}few: Array[u8, 3]\n")
+            fields = [field for field in ("stream", "a", "b", "n", "m") if field != key]
+            columns = [f"{field}=agg.{r.choice(('min', 'max'))}({field!r})" for field in fields]
+            columns += ["rows=agg.count()", "mean=agg.avg('n')", "total=agg.sum('m')"]
+            r.shuffle(columns)
+            emit = (
+                "out.emit(event, n=(event.rows + event.total) % 500, x=event.mean, p=event.rows % 2 == 1, few=row.few)"
+            )
+            result = self.function("merges", ["event", "row", "out"], [emit])
+            return f"{stream}{window}.aggregate({', '.join(columns)}).flat_map({result}, Event, scratch={name})"
         whole, real = ("first", "last", "min", "max"), ("sum", "avg", "first", "last", "min", "max")
         fields_by_name = {field: r.choice(whole) for field in ("stream", "a", "b", "n", "m") if field != key}
         fields_by_name |= {"x": r.choice(real), "p": r.choice(whole[:2]), "few": r.choice(whole[:2])}
