@@ -26,7 +26,7 @@ from streaming_core.language.declaration import shown
 
 
 class _Item:
-    """A type of which a field may be null: `i64 | None`."""
+    """A type whose fields may be null: `i64 | None`."""
 
     def __or__(self: Any, other: Any) -> Any:
         if other is not None:
@@ -125,8 +125,8 @@ text = Text()
 class Nullable(_Item):
     """A scalar or text that may be null: `price: i64 | None`.
 
-    A row has two fields for it: the value, which is zero or empty if it is null, and a boolean behind it, which is true
-    if there is a value. Its name begins with VALID. A field of a state starts as null.
+    A row has two fields for it. The first is the value, zero or empty if it is null. The second is a boolean: whether
+    there is a value. Its name begins with VALID. A field of a state starts as null.
     """
 
     item: Scalar | Text

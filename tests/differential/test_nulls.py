@@ -236,7 +236,15 @@ def events(app, count, seed=1):
     return pa.Table.from_pylist([row | {"seq": seq} for seq, row in enumerate(rows)], schema=schema)
 
 
-@pytest.fixture(scope="module", params=APPS, ids=lambda app: app.name)
+# The others take longer to compile.
+QUICK = ("stateless", "stateful")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(app, marks=() if app.name in QUICK else pytest.mark.slow) for app in APPS],
+    ids=lambda app: app.name,
+)
 def case(request):
     return Case(request.param, {}, events(request.param, 700), compile_app(request.param, {}))
 

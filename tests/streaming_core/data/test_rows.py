@@ -35,7 +35,7 @@ class Event:
     reals: Array[f64, 2]
     flags: Array[boolean, 3]
     maybe: i32 | None
-    told: text | None
+    label: text | None
 
 
 EVENT = Event.resolve({})
@@ -44,7 +44,7 @@ TEXTS = st.binary(max_size=20)
 VALUES = st.fixed_dictionaries(
     {name: st.integers(*kind.bounds) for name, kind in INTEGERS.items()}
     | {"flag": st.booleans(), "name": TEXTS, "other": TEXTS, "real": REALS}
-    | {"maybe": st.none() | st.integers(*i32.bounds), "told": st.none() | TEXTS}
+    | {"maybe": st.none() | st.integers(*i32.bounds), "label": st.none() | TEXTS}
     | {"reals": st.tuples(REALS, REALS), "flags": st.tuples(*[st.booleans()] * 3)}
 )
 
@@ -70,13 +70,13 @@ def test_rows_hold_the_values_of_columns_and_have_their_digest(events, with_sub,
     for name in ("name", "other"):
         texts = [beside[at : at + n].tobytes() for at, n in rows[name].tolist()]
         assert texts == columns[name]
-    for name, nothing in (("maybe", 0), ("told", b"")):
-        given = [event[name] for event in events]
-        assert rows[VALID + name].tolist() == [value is not None for value in given]
+    for name, nothing in (("maybe", 0), ("label", b"")):
+        wanted = [event[name] for event in events]
+        assert rows[VALID + name].tolist() == [value is not None for value in wanted]
         values = (
-            [beside[at : at + n].tobytes() for at, n in rows[name].tolist()] if name == "told" else rows[name].tolist()
+            [beside[at : at + n].tobytes() for at, n in rows[name].tolist()] if name == "label" else rows[name].tolist()
         )
-        assert values == [nothing if value is None else value for value in given]
+        assert values == [nothing if value is None else value for value in wanted]
     for name in ("real", "reals"):
         expected = np.array(columns[name], "<f8")
         expected[np.isnan(expected)] = math.nan
@@ -89,7 +89,7 @@ def test_many_rows_have_the_digest_of_their_columns():
     values = {"seq": numbers, "flag": numbers % 3 == 0, "real": numbers / 7}
     values |= {name: (numbers % 100).astype(kind.dtype) for name, kind in INTEGERS.items()}
     values |= {"maybe": [None if n % 7 == 3 else n for n in range(5000)]}
-    values |= {"told": [None if n % 5 == 3 else b"y" * (n % 20) for n in range(5000)]}
+    values |= {"label": [None if n % 5 == 3 else b"y" * (n % 20) for n in range(5000)]}
     values |= {"name": [b"x" * (n % 30) for n in range(5000)], "other": [str(n).encode() for n in range(5000)]}
     values |= {
         "reals": np.arange(10_000.0).reshape(-1, 2).tolist(),
