@@ -77,7 +77,7 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
 
 
 def schema(app: App | str, params: dict[str, Any]) -> pa.Schema:
-    """Columns of the events: seq, then the event record's fields; no nulls."""
+    """Columns of the events: seq, then the event record's fields; nulls only in nullable ones."""
     app = _app(app)
     return app.event.resolve(app.bind(params)).arrow(("seq",))
 
