@@ -72,8 +72,8 @@ def check(name, source, package):
     except Exception as crash:
         last = traceback.extract_tb(crash.__traceback__)[-1]
         return f"{type(crash).__name__} at {Path(last.filename).name}:{last.lineno}: {crash}"
-    found = [*faults(error, source)] if error else []
-    return f"{', '.join(found)}: {error}" if found else ""
+    problems = [*faults(error, source)] if error else []
+    return f"{', '.join(problems)}: {error}" if problems else ""
 
 
 # --- chains of calls ---
