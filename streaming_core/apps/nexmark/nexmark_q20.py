@@ -11,6 +11,6 @@ offers = app.join(
     bids.select("ts", "auction", *bid, bid_ts="ts", bid_extra="extra"),
     auctions.filter(lambda one: one.category == 10).select("ts", "id", *item, auction_ts="ts", auction_extra="extra"),
     on={"auction": "id"},
-    within="3650d",
+    ttl=None,
 )
 offers.select("auction", *bid, "bid_ts", "bid_extra", *item, "auction_ts", "auction_extra").sink()

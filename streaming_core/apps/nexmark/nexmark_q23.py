@@ -12,15 +12,13 @@ offers = app.join(
     bids.select("ts", "bidder", *bid, bid_extra="extra"),
     people.select("ts", "id", *person, person_extra="extra"),
     on={"bidder": "id"},
-    within="3650d",
-    name="buyers",
+    ttl=None,
 )
 sales = app.join(
     offers,
     auctions.select("ts", "seller", *item, auction_ts="ts", auction_extra="extra"),
     on={"bidder": "seller"},
-    within="3650d",
-    name="sellers",
+    ttl=None,
 )
 own = ("bid_extra", "person_extra", "auction_extra", "auction_ts")
 sales.select("bidder", *bid, *person, *item, *own, person_id="bidder", seller="bidder").sink()

@@ -34,7 +34,7 @@ def average(winner, prices, out):
 
 
 items = auctions.select("ts", "id", "seller", "expires", start="ts")
-offers = app.join(items, bids.select("ts", "auction", "price", time="ts"), on={"id": "auction"}, within="3650d")
+offers = app.join(items, bids.select("ts", "auction", "price", time="ts"), on={"id": "auction"}, ttl=None)
 in_time = offers.filter(lambda offer: offer.start <= offer.time and offer.time <= offer.expires)
 winners = in_time.key_by("id").window(global_window()).top(1, by="price")
 aged = winners.select("ts", "seller", "price", age=(i64, lambda winner: -winner.time))

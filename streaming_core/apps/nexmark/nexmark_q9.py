@@ -11,7 +11,7 @@ offers = app.join(
     items,
     bids.select("ts", "auction", "bidder", "price", bid_ts="ts", bid_extra="extra"),
     on={"id": "auction"},
-    within="3650d",
+    ttl=None,
 )
 in_time = offers.filter(lambda offer: offer.start <= offer.bid_ts and offer.bid_ts <= offer.expires)
 winners = in_time.key_by("id").window(global_window()).top(1, by="price")
