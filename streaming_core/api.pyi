@@ -1,5 +1,5 @@
-# What a type checker and an editor see of streaming_core.api: a record is a class, an i64 is an int, and streams know
-# the record of their rows. tests/streaming_core/test_checkers.py compares names and parameters with the code.
+# What a type checker and an editor see of streaming_core.api: a record is a class, and an i64 is an int.
+# Streams know the record of their rows. A test compares names and parameters with the code (test_checkers.py).
 
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
