@@ -270,9 +270,10 @@ class App:
         right: Stream[Any],
         on: str | tuple[str, ...] | dict[str, str] | None = ...,
         *,
-        within: int | str,
+        within: int | str | None = ...,
+        ttl: int | str | None = ...,
+        how: str = ...,
         band: dict[str, tuple[str, float]] | None = ...,
-        name: str = ...,
     ) -> Pairs: ...
     def transaction(
         self, input: type[_R], output: type[_O]
