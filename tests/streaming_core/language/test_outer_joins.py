@@ -344,7 +344,7 @@ class Many:
         ({"ttl": 1 << 61}, "ttl must be a duration"),
         ({"ttl": "soon"}, "unknown duration or parameter 'soon'"),
         ({"ttl": 1.5}, "join: ttl must be an integer, a text or None, got 1.5"),
-        ({"within": 1, "how": "right"}, "join: unknown how 'right'; known: full, inner, left"),
+        ({"within": 1, "how": "right"}, "join: unknown how 'right'; known: inner, left, full"),
         ({"within": 1, "how": None}, "join: how must be a text, got None"),
         ({"within": 1, "how": "left", "band": {"price": ("number", 1)}}, "band goes with within and how='inner'"),
         ({"ttl": 1, "band": {"price": ("number", 1)}}, "band goes with within and how='inner'; filter the pairs"),
