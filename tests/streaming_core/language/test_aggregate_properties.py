@@ -130,8 +130,8 @@ def whole(field):
         values = [int(row[field]) for row in rows]
         return [(len(values), wrapped(sum(values)), wrapped(sum(values)) / len(values), min(values), max(values))]
 
-    columns = {"n": agg.count(), "total": agg.sum(field), "mean": agg.avg(field)}
-    columns |= {"least": agg.min(field), "most": agg.max(field)}
+    columns = {"n": agg.count(), "units": agg.sum(field), "mean": agg.avg(field)}
+    columns |= {"lowest": agg.min(field), "greatest": agg.max(field)}
     return lambda windowed: windowed.aggregate(**columns), [*columns], results
 
 
