@@ -185,10 +185,10 @@ class WindowedStream:
         return self._declared(
             "aggregate",
             {column: part.state for column, part in parts.items() if part.state is not None}
-            | {part.own: i64 for part in parts.values() if part.own is not None},
+            | {part.own: i64 for part in parts.values() if part.own is not None}
+            | ({ROWS: i64} if any(part.counts for part in parts.values()) else {}),
             update,
             {column: (part.kind, part.result) for column, part in parts.items()},
-            counts=any(part.counts for part in parts.values()),
             names=names,
             merge={column: part.merge for column, part in parts.items() if part.state is not None},
         )
@@ -410,13 +410,13 @@ class WindowedStream:
         update: list[str],
         fields: dict[str, tuple[FieldType, str]],
         loop: str = "",
-        counts: bool = False,
         names: dict[str, Any] | None = None,
         merge: dict[str, str | None] | None = None,
     ) -> Any:
         """Declare an operator from its state, the statements that run for a row, and the fields of the result.
 
-        The statements can use `names`. `merge` says how the fields of the state in two parts of a window become one.
+        The statements can use `names`, and need not count the rows in field ROWS. `merge` says how the fields of the
+        state in two parts of a window become one.
         """
         names = names or {}
         record, name, keys = self._stream._record, self._free(base), self._keys.kinds(self._stream)
@@ -449,8 +449,10 @@ class WindowedStream:
             return self._of_rows(
                 name, update, emission, Record(f"{name}_state", {**state, ROWS: i64}, None), output, names
             )
-        if counts or self._every is not None:
-            state, update = {**state, ROWS: i64}, [*update, f"state.{ROWS} += 1"]
+        if self._every is not None:
+            state = {**state, ROWS: i64}
+        if ROWS in state:
+            update = [*update, f"state.{ROWS} += 1"]
         own = Record(f"{name}_state", state, None)
         result = self._written(f"{name}_result(window, state, out)", emission, {})
         if self._every is not None:

@@ -2,8 +2,8 @@
 //!
 //! Slice `s` is `[s * advance, (s + 1) * advance)`, and window `l` has the slices from `l` on. Panes and what is open have the
 //! numbers of slices. The states are integers whose parts merge in any order (`Merge`), so results are those of windows that
-//! take every row. The keys of a window are in the order in which they first appeared in it: an entry has a number within
-//! its cell in place of a link.
+//! take every row. The keys of a window are in the order in which they first appeared in it. In place of a link, an entry has a
+//! number within its cell.
 
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::expiry::{AT_ONCE, Cause};
