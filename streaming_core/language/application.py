@@ -363,9 +363,8 @@ class App:
             within: the largest difference of `ts`: a number of units of `ts`, or a duration such as "10m".
             ttl: instead of `within`: a key forgets its rows once it has had no row for so long. None: it forgets none,
                 so the memory grows with the number of rows.
-            how: `inner`: pairs only. `left`: also left rows that meet none. A missing row has zeros and empty texts,
-                and a field such as `has_payment` says whether there is one. `full`: also such right rows. They leave,
-                with this time as `ts`, when they can meet none any more.
+            how: `inner`: pairs only. `left`: also left rows that meet none; the fields of the right row can be null.
+                `full`: also such right rows. They leave, with this time as `ts`, when they can meet none any more.
             band: fields that must be close to each other: of the left row, the field of the right row, and the largest
                 difference. The first of them is an index, so a row meets few rows that are not close.
         """

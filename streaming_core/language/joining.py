@@ -42,7 +42,7 @@ from streaming_core.language.extent import in_units, rolling, session
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Set, Text, boolean, i64
-from streaming_core.language.sinks import gathered, zero
+from streaming_core.language.sinks import gathered
 from streaming_core.language.stream import Stream
 from streaming_core.language.window import MOST
 from streaming_core.language.windowed import Windows
@@ -108,8 +108,9 @@ class Join:
                     raise self.refusal(" on 'ts': the result has a field ts of its own; copy it with flat_map")
                 if field not in record.fields:
                     raise self.refusal(f" on {field!r}: {record!r} has no such field")
-                if not is_key(record.fields[field]):
-                    raise self.refusal(f" on {field!r}: a key is an integer or a text; convert it with flat_map")
+                if not is_key(kind := record.fields[field]):
+                    fit = "cannot be null; give it a value" if isinstance(kind, Nullable) else "is an integer or a text"
+                    raise self.refusal(f" on {field!r}: a key {fit}; convert it with flat_map")
             if len({*key}) < len(key):
                 raise self.refusal(f" on {key}: a field is there twice; name each field once")
         for left, right in self.on.items():
@@ -149,21 +150,13 @@ class Join:
         ts, other = (side.fields.get("ts", i64) for side in self.sides)
         fields: dict[str, FieldType] = {"ts": ts if ts == other and not self.outer else i64}
         fields |= {field: self.sides[0].fields[field] for field in self.on}
-        for kinds, titles in zip(self.kept, self.titles, strict=True):
+        for number, (kinds, titles) in enumerate(zip(self.kept, self.titles, strict=True)):
+            is_missing = 1 - number in self.outer
             for field, title in titles.items():
                 if title in fields:
                     raise self.refusal(f": two fields of the result are called {title}; rename one")
-                fields[title] = kinds[field]
-        for flag in self.flags.values():
-            if flag in fields:
-                raise self.refusal(f": two fields of the result are called {flag}; rename one")
-            fields[flag] = boolean
+                fields[title] = kinds[field] | None if is_missing else kinds[field]
         return Record(self.name, fields, None)
-
-    @property
-    def flags(self) -> dict[int, str]:
-        """By each side that a pair may lack, the field that says whether it has a row."""
-        return {side: f"has_{self.sides[side].name.lower()}" for side in range(2) if 1 - side in self.outer}
 
     @property
     def number(self) -> str:
@@ -290,12 +283,10 @@ class Join:
         return self._emit(ts, *((row, None) if side == 0 else (None, row)))
 
     def _emit(self, ts: str, *rows: str | None) -> str:
-        """The statement that emits a pair; a side without a row has zeros and empty texts."""
+        """The statement that emits a pair; the fields of a side without a row are null."""
         values = [f"ts={ts}", *(f"{field}=window.key.{field}" for field in self.on)]
-        for kinds, titles, row in zip(self.kept, self.titles, rows, strict=True):
-            for field, title in titles.items():
-                values.append(f"{title}={_nothing(kinds[field]) if row is None else f'{row}.{field}'}")
-        values += [f"{flag}={rows[side] is not None}" for side, flag in self.flags.items()]
+        for titles, row in zip(self.titles, rows, strict=True):
+            values += [f"{title}={row}.{field}" if row else f"{title}=None" for field, title in titles.items()]
         return f"out.emit({', '.join(values)})"
 
     def _end(self) -> list[str]:
@@ -334,11 +325,6 @@ def _forgotten(side: str, horizon: str, before: list[str]) -> list[str]:
     """The statements that remove the oldest rows of a side, with what happens before each goes."""
     lines = [f"while len({side}.rows) > 0 and {side}.rows[0].ts < {horizon}:"]
     return [*lines, *_indented([*before, f"{side}.rows.popleft()"])]
-
-
-def _nothing(kind: FieldType) -> str:
-    """The value that a missing row has."""
-    return "None" if isinstance(kind, Nullable) else zero(kind) if isinstance(kind, Scalar) else 'b""'
 
 
 class Pairs(Stream):

@@ -184,10 +184,13 @@ class Windowing(Dataflow):
         how = r.choice(("inner", "left", "full"))
         time = r.choice((f"within={r.choice((0, 1, 4, 30))}", f"ttl={r.choice((1, 3, 20))}", "ttl=None"))
         self.records.append(f"@record\nclass Few{number}:\n{INDENT}few: Array[u8, 3]\n")
-        tags = {"inner": "1", "left": f"event.has_right{number}", "full": f"event.has_left{number}"}
-        values = f"ts=event.ts, stream=1, a=event.b, b=int({tags[how]}), n=event.n, m=event.m, x=event.x, p=event.x > 1"
-        text = ", word=event.word" * self.is_text
-        body = ["if (event.n + event.m) % 5 == 0:", f"{INDENT}out.emit({values}, few=row.few{text})"]
+        nullable = {"inner": "", "left": "mx", "full": "bnmx"}[how]
+        body = [f"{field} = event.{field}" for field in "bnmx" if field not in nullable]
+        body += [f"{field} = event.{field} if event.{field} is not None else -1" for field in nullable if field != "x"]
+        body += [f"x = event.{field} if event.{field} is not None else 0.5" for field in nullable if field == "x"]
+        values = "ts=event.ts, stream=1, a=b & 255, b=m & 255, n=n, m=m, x=x, p=x > 1"
+        text = ", word=event.word" * self.is_text + self.gap("n if n % 3 else None")
+        body += ["if (n + m) % 5 == 0:", f"{INDENT}out.emit({values}, few=row.few{text})"]
         event = self.function("pairs", ["event", "row", "out"], body)
         pairs = f"app.join({', '.join(sides)}, on={key!r}, how={how!r}, {time})"
         return f"{pairs}.flat_map({event}, Event, scratch=Few{number})"

@@ -121,14 +121,11 @@ def expected(rows, end, how, delay, **time):
     return model.outputs, model.late
 
 
-def shown(seq, ts, left, right, how):
+def shown(seq, ts, left, right):
     """An expected row, as the application emits it."""
     shop = (left or right)["shop"]
-    nothing = {"words": b"", "price": 0.0, "number": 0}
-    one, other = left or nothing, right or nothing
-    values = [seq, ts, shop, one["words"], one["price"], other["words"], other["number"]]
-    flags = {"inner": [], "left": [right is not None], "full": [left is not None, right is not None]}[how]
-    return (*values, *flags)
+    one, other = left or {}, right or {}
+    return (seq, ts, shop, one.get("words"), one.get("price"), other.get("words"), other.get("number"))
 
 
 def produced(rows):
@@ -175,7 +172,7 @@ def test_joins_of_random_streams_match_their_definition(how, time, delay):
         wanted, dropped = expected(table.to_pylist(), len(table), how, delay, **numbers(time))
         if time == (("ttl", None),):  # the rows of the end have the `ts` of the latest row of their key
             wanted = [(seq, ts - 10**6 if seq == len(table) else ts, *pair) for seq, ts, *pair in wanted]
-        assert Counter(produced(outputs.to_pylist())) == Counter(shown(*row, how) for row in wanted), f"stream {number}"
+        assert Counter(produced(outputs.to_pylist())) == Counter(shown(*row) for row in wanted), f"stream {number}"
         assert oracle.dropped_late == dropped
         total, late = total + len(wanted), late + dropped
     assert total > 100
@@ -203,7 +200,7 @@ def test_rows_within_the_delay_meet_as_in_sql(how, delay):
         oracle = Interpreter(app, {})
         outputs = pa.concat_tables([oracle.process(table), oracle.finish(60)])
         assert oracle.dropped_late == 0
-        wanted = Counter(shown(0, 0, *pair, how)[2:] for pair in pairs)
+        wanted = Counter(shown(0, 0, *pair)[2:] for pair in pairs)
         assert Counter(row[2:] for row in produced(outputs.to_pylist())) == wanted
 
 
@@ -250,12 +247,15 @@ def test_every_machine_equals_the_interpreter(how, time, delay, tmp_path):
 
 
 def with_refunds(paid, refunds):
-    return paid._app.join(paid, refunds, on="number", within=SPAN, how="left")
+    names = ("ts", "shop", "order_words", "price", "payment_words")
+    refund = (i64, lambda row: row.number if row.number is not None else 0)
+    return paid._app.join(paid.select(*names, number=refund), refunds, on="number", within=SPAN, how="left")
 
 
+COUNTS = {"n": agg.count(), "paid": agg.count("payment_words"), "refunds": agg.count("words")}
 ENDS = {
     "pairs": with_refunds,
-    "global": lambda *both: with_refunds(*both).key_by("has_refund").window(global_window()).aggregate(n=agg.count()),
+    "global": lambda *both: with_refunds(*both).window(global_window()).aggregate(**COUNTS),
     "time": lambda *both: with_refunds(*both).window(tumbling(10)).aggregate(n=agg.count()),
 }
 
@@ -279,22 +279,23 @@ def test_a_join_takes_the_rows_of_another_one():
             outputs[end] = pa.concat_tables([oracle.process(table), oracle.finish(80)]).to_pylist()
             late[end] = oracle.dropped_late
         refunds = [{**row, "stream": 1} for row in table.to_pylist() if row["stream"] == 2]
-        rows = sorted([*({**row, "stream": 0} for row in outputs["first"]), *refunds], key=lambda row: row["seq"])
+        pairs = [{**row, "stream": 0, "number": row["number"] or 0} for row in outputs["first"]]
+        rows = sorted([*pairs, *refunds], key=lambda row: row["seq"])
         pairs, dropped = expected(rows, 80, "left", 0, span=SPAN, key="number")
         wanted = Counter(
             (seq, ts, pair["number"], pair["shop"], pair["order_words"], pair["price"], pair["payment_words"],
-             pair["has_payment"], refund["words"] if refund else b"", refund is not None)
+             refund and refund["words"])
             for seq, ts, pair, refund in pairs
         )  # fmt: skip
         assert Counter(produced(outputs["pairs"])) == wanted
         assert late["pairs"] == dropped
-        counts = {row["has_refund"]: row["n"] for row in outputs["global"]}
-        for has_refund in (False, True):
-            assert counts.get(has_refund, 0) == sum(n for row, n in wanted.items() if row[-1] == has_refund)
+        [counts] = outputs["global"]
+        numbers = [sum(n for row, n in wanted.items() if row[at] is not None) for at in (0, 6, 7)]
+        assert [counts["n"], counts["paid"], counts["refunds"]] == numbers
         # Windows behind a join take the rows without a match in time.
         assert late["time"] == dropped
         assert sum(row["n"] for row in outputs["time"]) == wanted.total()
-        kinds.update((row[7], row[9]) for row in wanted)
+        kinds.update((row[6] is None, row[7] is None) for row in wanted)
     assert len(kinds) == 4
 
 
@@ -318,13 +319,6 @@ def test_several_joins_have_names_of_their_own():
         "refund_words",
     ]  # fmt: skip
     assert [one.name for one in app.operators if one.kind == "windowed"] == ["join", "join_2", "join_3"]
-
-
-@record
-class Flagged:
-    ts: i64
-    shop: text
-    has_payment: i64
 
 
 @record
@@ -364,9 +358,11 @@ def same(row, out):
 
 def test_names_that_clash_are_refused():
     app = App("pairs")
-    flagged, payments, many = app.sources(Flagged, Payment, Many)
-    with pytest.raises(BadInput, match="two fields of the result are called has_payment; rename one"):
-        app.join(flagged, payments, on="shop", within=1, how="left")
+    orders, payments, many = app.sources(Order, Payment, Many)
+    with pytest.raises(
+        BadInput, match="join on 'number': a key cannot be null; give it a value; convert it with flat_map"
+    ):
+        app.join(app.join(orders, payments, on="shop", within=1, how="left"), payments, on="number", within=1)
     with pytest.raises(BadInput, match="two fields of the result are called payment_words; rename one"):
         app.join(payments, payments, on="shop", within=1)
     with pytest.raises(BadInput, match="items is a Array, but a join keeps numbers and texts only"):
