@@ -14,7 +14,8 @@
 //! skips a task without input, or without room for output. So any number of replicas can share any number of threads.
 //!
 //! Without a plan, there is a replica per thread, and any number of threads may take part in a block (`threads/choice.rs`).
-//! Of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks.
+//! Of A threads, thread `a` runs the tasks of the plan's threads `a`, `a + A`, `a + 2A` and so on. Tasks move between blocks. Of a
+//! windowed operator, the first A replicas then own all keys, and the others get no rows.
 //!
 //! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
 //! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them. With parallelism
@@ -159,6 +160,7 @@ impl Tasks {
             }
         }
         wakes::connect(&mut dealt, &frame.windows);
+        frame.windows.iter().flatten().for_each(|windowed| windowed.spread(threads));
         self.tasks = dealt.into_iter().collect();
         self.threads = threads;
     }

@@ -5,6 +5,9 @@
 //! new epoch begins with that event. If several requests come between two such times, the last one counts. So there are no
 //! more epochs than batches. A replica learns of a reconfiguration only when it comes to an event of its epoch.
 //!
+//! Until a program requests owners, the executor chooses them by the number of threads that take part. These epochs are no
+//! reconfigurations, and no report lists them.
+//!
 //! Writers: the holder of the lock writes everything behind `asking`. It holds the lock while it appends an epoch and raises
 //! the bound of dealt events, so several sources do this one after the other. Each replica's own thread writes its `worked`.
 
@@ -23,6 +26,9 @@ use crate::threads::sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Order
 
 /// The period of a controller, in nanoseconds of engine time, while events come.
 const PERIOD: u64 = if cfg!(test) { 1_000 } else { 100_000_000 };
+
+/// The requester of epochs that follow the number of threads.
+const THREADS: &str = "threads";
 
 /// The number of events that have arrived, and that were dealt, since the run began.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +57,10 @@ struct Asking {
     schedule: VecDeque<(i64, Owners)>,
     /// The time of the request, in engine time, and the owners.
     request: Option<(u64, Owners)>,
+    /// Whether there was a request.
+    is_requested: bool,
+    /// The owners that the executor has chosen.
+    chosen: Option<Owners>,
     /// The running clock of the present block, or of the last one.
     clock: Option<Running>,
     controller: Option<Controller>,
@@ -77,6 +87,8 @@ impl Control {
         let asking = Asking {
             schedule: schedule.into(),
             request: None,
+            is_requested: false,
+            chosen: None,
             clock: None,
             controller,
             seen: (0, Offered::default(), 0),
@@ -110,6 +122,14 @@ impl Control {
         self.is_asked.load(Ordering::Relaxed)
     }
 
+    /// The first `replicas` replicas own all cells from the next event on, unless a program has requested other owners.
+    pub fn choose(&self, replicas: usize) {
+        let mut asking = lock(&self.asking);
+        if !asking.is_requested {
+            asking.chosen = Some(Owners::new(&(0..replicas).collect::<Vec<_>>()));
+        }
+    }
+
     /// A block begins.
     ///
     /// # Safety
@@ -131,6 +151,9 @@ impl Control {
         let asking = &mut *asking;
         let dealt = self.epochs.dealt();
         let next = if dealt > i64::MIN { dealt + 1 } else { first };
+        if let Some(owners) = asking.chosen.take().filter(|owners| *owners != self.epochs.last().owners) {
+            self.epochs.append(next, owners, Request { by: THREADS, ..Request::default() });
+        }
         if let Some((asked_at, owners)) = asking.request.take() {
             // It may have come since `now`.
             let request = Request { by: "request", asked_at: Some(asked_at.min(now)), posted: Some(now), cause: None };
@@ -197,6 +220,7 @@ impl Control {
     /// The results of the reconfigurations; scheduled ones that were not reached come last. No thread is at work.
     pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
         let mut all = self.epochs.report(&self.operator);
+        all.retain(|one| one.request.by != THREADS);
         let unreached = |(event, owners): &(i64, Owners)| Reconfiguration {
             operator: self.operator.clone(),
             event: *event,
@@ -229,6 +253,7 @@ impl Reconfigurable for Arc<Control> {
         let mut asking = lock(&self.asking);
         let asked_at = asking.clock.map_or(0, |clock| clock.at(now));
         asking.request = Some((asked_at, Owners::new(pattern)));
+        (asking.is_requested, asking.chosen) = (true, None);
         // ORDERING: Relaxed; it only says when a batch is cut.
         self.is_asked.store(true, Ordering::Relaxed);
         Ok(())
@@ -289,6 +314,23 @@ mod tests {
         assert_eq!(epochs[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
         let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.request.posted.is_some()).collect();
         assert_eq!(reached, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn the_executor_chooses_owners_until_there_is_a_request() {
+        let control = Arc::new(control(&[], None));
+        let owners = |event| control.epochs.at(event).0.owners.replicas().to_vec();
+        control.choose(1);
+        control.deal((0, 9), 7, Offered::default());
+        control.choose(2);
+        control.deal((10, 19), 7, Offered::default());
+        assert_eq!([owners(9), owners(10)], [vec![0], vec![0, 1]]);
+        control.choose(4);
+        control.request(&[3]).unwrap();
+        control.choose(1);
+        control.deal((20, 29), 7, Offered::default());
+        assert_eq!(owners(20), [3]);
+        assert_eq!(events(&control), [("request", 20, vec![3])]);
     }
 
     #[test]

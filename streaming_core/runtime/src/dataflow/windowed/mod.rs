@@ -93,12 +93,24 @@ impl Replicated {
         let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
         let mut operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart, counts) }?;
-        if options.schedule.is_empty() && options.controller.as_deref().is_none_or(|name| name == "none") {
+        let is_open = options.schedule.is_empty() && options.controller.as_deref().is_none_or(|name| name == "none");
+        if is_open {
             operator.have_few_cells(replicas);
         }
         operator.has_barrier = parallelism == Parallelism::ElasticScaleGate;
-        let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
-        Ok(Self { operator, control: Arc::new(control), replicas })
+        let all = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
+        let replicated = Self { operator, control: Arc::new(control), replicas: all };
+        if is_open && parallelism == Parallelism::VirtualSharedNothing {
+            replicated.spread(replicas);
+        }
+        Ok(replicated)
+    }
+
+    /// Spreads the cells over the replicas of the first `threads` threads, unless a program has requested other owners. No more
+    /// replicas own cells than there are keys, where every row has the same: the others get no rows.
+    pub fn spread(&self, threads: usize) {
+        let keys = self.operator.every.as_ref().map_or(usize::MAX, |every| every.len().max(1));
+        self.control.choose(threads.min(keys));
     }
 
     /// A replica that owns all cells and stands where the others stand, who have stopped: for the end of the stream.
