@@ -5,7 +5,7 @@
 //!
 //! Finders of keys stand in front of the replicas, one on the thread of each. A finder takes ranges of events. It finds the
 //! keys of a row once (`keys.rs`). Then it deals the row to the owners of its keys in the epoch of its event (`copies.rs`). Where
-//! every row has the same keys, all replicas that own cells read the same list of rows.
+//! every row has the same keys, or there is one replica, all replicas that own cells read the same list of rows.
 //!
 //! *VSN as published* (sections 5 to 7): every replica reads every row from an elastic ScaleGate (`channel/elastic`). It has a
 //! handle of its own, and finds the keys itself. A control tuple announces an epoch. At its first row all replicas meet at a

@@ -137,9 +137,9 @@ impl Windowed {
         }
     }
 
-    /// Whether finders deal each replica the rows that have keys of its own.
-    pub fn deals_keys(&self) -> bool {
-        self.shares_nothing() || self.every.is_none()
+    /// Whether finders deal each of so many replicas the rows that have keys of its own.
+    pub fn deals_keys(&self, replicas: usize) -> bool {
+        self.shares_nothing() || (self.every.is_none() && replicas > 1)
     }
 
     /// Whether its replicas share nothing.

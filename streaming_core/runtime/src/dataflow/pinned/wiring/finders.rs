@@ -38,7 +38,7 @@ impl KeyOutlets {
 pub fn add(assembly: &mut Assembly, operator: usize, windowed: &Replicated) -> KeyOutlets {
     let graph = assembly.graph;
     let replicas = graph.consumers[operator].replicas;
-    let apart = windowed.operator.deals_keys();
+    let apart = windowed.operator.deals_keys(replicas);
     let (queues, readers) = if apart { (replicas, 1) } else { (1, replicas) };
     let mut outlets = KeyOutlets { first: Vec::new(), finders: replicas, apart };
     for (input, &origin) in graph.consumers[operator].inputs.iter().enumerate() {
