@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -115,7 +116,7 @@ def spark_row(text: str | None, schema: pa.Schema) -> dict | None:
     if text is None:
         return None
     kinds = {column.name: column.type for column in schema}
-    return {name: _decoded(value, kinds[name]) for name, value in json.loads(text).items()}
+    return {name: _decoded(value, kinds[name]) for name, value in json.loads(text, parse_float=Decimal).items()}
 
 
 def _decoded(value: Any, kind: pa.DataType) -> Any:
@@ -123,6 +124,10 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
         return value
     if pa.types.is_binary(kind):
         return base64.b64decode(value)
+    if pa.types.is_decimal(kind):
+        return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
+    if isinstance(value, Decimal):
+        return float(value)
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return [_decoded(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind):

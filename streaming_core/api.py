@@ -6,12 +6,14 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 from streaming_core.language import agg
 from streaming_core.language.application import App, Constant
 from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
+from streaming_core.language.decimals import decimal, decimal_text
 from streaming_core.language.extent import count_window, duration, global_window, rolling, session, sliding, tumbling
 from streaming_core.language.hints import Keys, Out, Txn, Window
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
     Counter,
+    Decimal,
     Map,
     Queue,
     Record,
@@ -37,6 +39,7 @@ __all__ = [
     "Array",
     "Constant",
     "Counter",
+    "Decimal",
     "Keys",
     "Map",
     "Out",
@@ -57,6 +60,8 @@ __all__ = [
     "count_window",
     "date_text",
     "day",
+    "decimal",
+    "decimal_text",
     "duration",
     "f64",
     "global_window",

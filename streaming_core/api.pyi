@@ -8,6 +8,7 @@ import numpy as np
 
 from streaming_core.language import agg
 from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
+from streaming_core.language.decimals import decimal, decimal_text
 from streaming_core.language.extent import CountWindow as _CountWindow
 from streaming_core.language.extent import Extent as _Extent
 from streaming_core.language.extent import count_window, duration, global_window, rolling, session, sliding, tumbling
@@ -19,6 +20,7 @@ __all__ = [
     "Array",
     "Constant",
     "Counter",
+    "Decimal",
     "Keys",
     "Map",
     "Out",
@@ -39,6 +41,8 @@ __all__ = [
     "count_window",
     "date_text",
     "day",
+    "decimal",
+    "decimal_text",
     "duration",
     "f64",
     "global_window",
@@ -111,6 +115,10 @@ class text:
     def split(self, byte: _Text = ...) -> list[text]: ...
 
 _Text = text | str | bytes
+
+class Decimal(Generic[_N]):
+    def __get__(self, row: object, record: object) -> int: ...
+    def __set__(self, row: object, value: int) -> None: ...
 
 class Array(Generic[_T, _N]):
     def __len__(self) -> int: ...

@@ -49,6 +49,10 @@ COLUMNS = [
 ]
 
 
+def _spark_type(kind: pa.DataType) -> str:
+    return "DecimalType" if pa.types.is_decimal(kind) else SPARK_TYPES.get(kind, "ArrayType")
+
+
 def suite_name(app: str) -> str:
     """The name of an application's data set and suite."""
     return f"outputs_{app}"
@@ -66,7 +70,7 @@ def expectations_of(app: App) -> list[Expectation]:
         # A 64-bit type has the bounds of Spark's type, so no value can be outside.
         if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64") and not kind.is_float:
             ranges[name] = kind.bounds
-    types = dict.fromkeys(LEADING, "LongType") | {one.name: SPARK_TYPES.get(one.type, "ArrayType") for one in declared}
+    types = dict.fromkeys(LEADING, "LongType") | {one.name: _spark_type(one.type) for one in declared}
     columns, broken = [], []
     for name, kind in types.items():
         columns.append(expect("expect_column_values_to_be_of_type", INFO, column=name, type_=kind))

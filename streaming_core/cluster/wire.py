@@ -33,6 +33,8 @@ def spark_type(kind: pa.DataType) -> str:
     """A type of a wire schema as Spark writes it."""
     if pa.types.is_list(kind):
         return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     return _NAMES[kind]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,9 @@ def _numbers(material: Material) -> list[Row]:
         item = kind.item if isinstance(kind, Array) else kind
         assert isinstance(item, Scalar)
         edges = FLOATS if item.is_float else {*INTEGERS, *item.bounds}
-        items = [bool(v) if item.name == "boolean" else v for v in sorted(edges, key=str) if _fits(item, v)]
+        items: list[Any] = [bool(v) if item.name == "boolean" else v for v in sorted(edges, key=str) if _fits(item, v)]
+        if item.scale is not None:
+            items = [Decimal(v).scaleb(-item.scale) for v in items]
         if isinstance(kind, Array):
             return [one for v in items for one in ([v] * len(row[name]), [v, *row[name][1:]])]
         return items

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
@@ -436,6 +437,8 @@ def plain(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return f"0x{value.hex()}"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, float) and not math.isfinite(value):
         [bits] = struct.unpack("<Q", struct.pack("<d", value))
         if math.isnan(value):

@@ -30,7 +30,7 @@ def digest_table(table: pa.Table, leading: tuple[str, ...] = ()) -> tuple[int, i
     """Number of rows and sum of their hashes modulo 2^64.
 
     Args:
-        table: integers, booleans, doubles, binary or string, fixed-size lists of scalars, lists of scalars
+        table: integers, decimals, booleans, doubles, binary or string, fixed-size lists of scalars, lists of scalars
             or of structs of scalars.
         leading: the columns hashed first (`("seq", "sub")` for outputs); the others follow in their own order.
 
@@ -138,7 +138,7 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
         words = to_numpy(column).astype(np.uint64)
     elif pa.types.is_unsigned_integer(kind):
         words = to_numpy(column).astype(np.uint64, copy=False)
-    elif pa.types.is_signed_integer(kind):
+    elif pa.types.is_signed_integer(kind) or pa.types.is_decimal128(kind):
         words = to_numpy(column).astype(np.int64, copy=False).view(np.uint64)
     elif pa.types.is_float64(kind):
         words = to_numpy(column).view(np.uint64)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy, with_nulls, without_nulls
+from streaming_core.data.arrow import from_bytes, of_units, to_arrow, to_numpy, with_nulls, without_nulls
 from streaming_core.data.digest import MASK
 from streaming_core.errors import BadInput
 from streaming_core.language.operator import key_columns
@@ -126,7 +126,12 @@ def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarra
             columns[slot.name] = gather(rows[slot.name]["offset"], rows[slot.name]["length"], text)
         else:
             columns[slot.name] = _column(rows[slot.name], slot)
-    return pa.Table.from_arrays(nulled(columns), schema=schema)
+    return pa.Table.from_arrays(typed(columns, schema), schema=schema)
+
+
+def typed(columns: dict[str, pa.Array], schema: pa.Schema) -> list[pa.Array]:
+    """Columns of rows as a table of this schema has them."""
+    return [of_units(column, field.type) for column, field in zip(nulled(columns), schema, strict=True)]
 
 
 def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Array:
@@ -169,8 +174,8 @@ def decode_state(data: bytes, record: Resolved, keys: list[pa.Array]) -> pa.Tabl
         else:
             raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
             read = _rings if isinstance(slot.type, Ring) else _queues if isinstance(slot.type, Queue) else _growing
-            columns[slot.name] = read(raw, slot).cast(schema.field(slot.name).type)
-    return pa.Table.from_arrays([*keys, *nulled(columns)], schema=pa.schema([*fields, *schema]))
+            columns[slot.name] = read(raw, slot)
+    return pa.Table.from_arrays([*keys, *typed(columns, schema)], schema=pa.schema([*fields, *schema]))
 
 
 def decode_keys(keys: bytes | list[bytes] | tuple | None) -> list[pa.Array]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from streaming_core import generator, interruption, storage
 from streaming_core.apps import registry
-from streaming_core.data.arrow import nothing, to_arrow, to_numpy
+from streaming_core.data.arrow import nothing, of_units, to_arrow, to_numpy, unit_type
 from streaming_core.data.comparison import columns, unequal
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Parts, part_path, write_file
@@ -195,20 +195,25 @@ def absent(field: pa.Field) -> pa.Scalar:
 
 
 def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
-    """Convert a generator's column to Arrow and the declared type; reject values that do not fit."""
+    """Convert a generator's column to Arrow and the declared type; reject values that do not fit.
+
+    Its decimals are numbers of units.
+    """
+    kind = unit_type(field.type)
     try:
         if isinstance(values, pa.Array):
-            column = values if values.type == field.type else values.cast(field.type)
+            column = values if values.type in (kind, field.type) else values.cast(kind)
         elif pa.types.is_fixed_size_list(field.type):
             values = np.asarray(values)
             if values.shape != (rows, field.type.list_size):
                 raise BadInput(f"the shape must be {(rows, field.type.list_size)}, got {values.shape}")
-            items = to_arrow(values.reshape(-1)).cast(field.type.value_type)
-            column = pa.FixedSizeListArray.from_arrays(items, type=field.type)
+            items = to_arrow(values.reshape(-1)).cast(kind.value_type)
+            column = pa.FixedSizeListArray.from_arrays(items, type=kind)
         elif isinstance(values, np.ndarray) and values.dtype.kind != "O":
-            column = to_arrow(values).cast(field.type)
+            column = to_arrow(values).cast(kind)
         else:
-            column = pa.array(values, field.type)
+            column = pa.array(values, kind)
+        column = column if column.type == field.type else of_units(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, BadInput, ValueError) as error:
         raise BadInput(f"generator of {app}: column {field.name}: {error}") from None
     if len(column) != rows or (column.null_count and not field.nullable):

@@ -4,6 +4,7 @@ It rounds, cuts, wraps and guesses nothing.
 
     integers   decimal digits, 12 or 12.0, in the range of the field; or a time, counted in the application's unit
     floats     decimal digits with or without an exponent, NaN, Infinity; converted to the nearest double
+    decimals   decimal digits with at most as many after the point as the field has
     boolean    true, false, 1, 0
     text       UTF-8, or the bytes of a binary column; an empty CSV value is an empty text, because CSV has no null
     nullable   null, or a value that does not exist; an empty CSV value, also of a text
@@ -19,9 +20,11 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from streaming_core.language.decimals import units_of
 from streaming_core.language.extent import UNITS
 from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text
 
@@ -97,6 +100,8 @@ def _array(read: Read, count: int, raw: list[str | None] | None) -> list[Any]:
 
 def _scalar(scalar: Scalar, unit: str) -> Read:
     known: dict[str, Read] = {"f64": _float, "boolean": _boolean}
+    if scalar.scale is not None:
+        known = {scalar.name: partial(_decimal, scalar.scale)}
     read = known.get(scalar.name) or partial(_integer, scalar.name, scalar.bounds, UNITS[unit], unit)
 
     def value(raw: str | bytes | None) -> Any:
@@ -118,6 +123,15 @@ def _float(text: str) -> float:
         value = float(text)
         return math.nan if math.isnan(value) else value  # there is one NaN
     raise Unfit("is not a number")
+
+
+def _decimal(scale: int, text: str) -> Decimal:
+    value = units_of(text.strip(), scale)
+    if value is None:
+        raise Unfit("is not a decimal number")
+    if isinstance(value, str):
+        raise Unfit(value)
+    return Decimal(value).scaleb(-scale)
 
 
 def _boolean(text: str) -> bool:

@@ -110,11 +110,14 @@ def _values(kind: FieldType) -> Set:
 
 def _of_integers(merge: str, kind: FieldType) -> str | None:
     """How parts merge, if the field is an integer: floats depend on the order of the rows."""
-    return merge if _total(kind) is i64 else None
+    return None if _total(kind).is_float else merge
 
 
 def _total(kind: FieldType) -> Scalar:
-    return f64 if isinstance(kind, Scalar) and kind.is_float else i64
+    """The type of a sum or an extreme: f64, i64 or that of a decimal."""
+    if isinstance(kind, Scalar) and (kind.is_float or kind.scale is not None):
+        return kind
+    return i64
 
 
 @declares
@@ -129,7 +132,7 @@ def count(field: str | None = None, *, where: Callable | None = None) -> Aggrega
 
 @declares
 def sum(field: str, *, where: Callable | None = None) -> Aggregate:
-    """The sum of a number field: i64, which wraps around, or f64. Floats are added in the order of the rows."""
+    """The sum of a number field: i64 or Decimal, which wrap around, or f64. Floats are added in the order of rows."""
     return Aggregate(
         "sum",
         field,
@@ -142,13 +145,16 @@ def sum(field: str, *, where: Callable | None = None) -> Aggregate:
 
 @declares
 def avg(field: str) -> Aggregate:
-    """The mean of a number field: f64, the sum divided by the number of rows. The sum of integers is exact."""
+    """The mean of a number field: f64, the sum divided by the number of rows. The sum of integers is exact.
+
+    The units of a Decimal[2] are divided by 100 times the number of rows.
+    """
     return Aggregate(
         "avg",
         field,
         lambda state, row, kind, rows: Part(
             f64,
-            f"float({state}) / float({rows})",
+            f"float({state}) / {_divisor(rows, kind)}",
             _total(kind),
             (f"{state} += {row}",),
             True,
@@ -157,9 +163,15 @@ def avg(field: str) -> Aggregate:
     )
 
 
+def _divisor(rows: str, kind: FieldType) -> str:
+    """The expression of what turns a sum into the mean."""
+    scale = kind.scale if isinstance(kind, Scalar) else None
+    return f"(float({rows}) * 1e{scale})" if scale else f"float({rows})"
+
+
 @declares
 def min(field: str) -> Aggregate:
-    """The least value of a number field: i64 or f64. NaN is greater than every number, and -0.0 counts as 0.0."""
+    """The least value of a number field: i64, Decimal or f64. NaN is greater than all numbers; -0.0 counts as 0.0."""
     return Aggregate("min", field, lambda state, row, kind, rows: _extreme("<", state, row, kind, rows))
 
 

@@ -261,7 +261,8 @@ class WindowedStream:
         Of equally frequent values, the smaller one comes first. `k` may be the name of a parameter.
         """
         self._check_one("top_k")
-        if self._number("top_k", field).is_float:
+        kind = self._number("top_k", field)
+        if kind.is_float:
             raise BadInput(f"top_k({field!r}): {self._stream._record!r} needs an integer field {field}")
         return self._declared(
             "top_k",
@@ -269,7 +270,7 @@ class WindowedStream:
             [f"state.best.offer(row.{field}, state.counts.add(row.{field}, 1))"],
             {
                 "rank": (i64, "i"),
-                "value": (i64, "state.best.key_at(i)"),
+                "value": (kind if kind.scale is not None else i64, "state.best.key_at(i)"),
                 "count": (i64, "state.best.score_at(i)"),
             },
             "for i in range(len(state.best)):",

@@ -9,11 +9,12 @@ There is no u64. A text in a state is a copy that the state owns.
 
 from __future__ import annotations
 
+import decimal
 import inspect
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args, get_origin
@@ -38,7 +39,7 @@ class _Item:
 
 @dataclass(frozen=True)
 class Scalar(_Item):
-    """A fixed-width scalar. `low`/`high` bound what a store accepts (None for floats)."""
+    """A fixed-width scalar. `low`/`high` bound what a store accepts (None for floats). `scale` is that of a Decimal."""
 
     WORDS: ClassVar[str] = "a type such as u32"
 
@@ -46,6 +47,12 @@ class Scalar(_Item):
     dtype: np.dtype
     low: int | None
     high: int | None
+    scale: int | None = None
+
+    @property
+    def declared(self) -> str:
+        """The type as an application declares it."""
+        return self.name if self.scale is None else f"Decimal[{self.scale}]"
 
     @property
     def width(self) -> int:
@@ -66,6 +73,8 @@ class Scalar(_Item):
 
     def arrow(self) -> pa.DataType:
         """Column type in events and outputs."""
+        if self.scale is not None:
+            return pa.decimal128(_DIGITS, self.scale)
         return pa.bool_() if self.name == "boolean" else pa.from_numpy_dtype(self.dtype)
 
 
@@ -84,6 +93,23 @@ u16 = _integer("u16", "<u2", 16, False)
 u32 = _integer("u32", "<u4", 32, False)
 f64 = Scalar("f64", np.dtype("<f8"), None, None)
 boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
+
+_DIGITS = 19  # of the largest i64
+MOST_SCALE = 18
+
+
+class Decimal:
+    """A decimal number with `scale` digits after the point, from 0 to 18: `Decimal[2]`.
+
+    Operator code reads and writes an i64, the number of units: 1234 is 12.34. Type checkers want `Decimal[Literal[2]]`.
+    """
+
+    def __class_getitem__(cls, scale: Any) -> Any:
+        value = get_args(scale)[0] if get_origin(scale) is Literal else scale
+        if type(value) is not int or not 0 <= value <= MOST_SCALE:
+            raise BadInput(f"Decimal: the scale must be between 0 and {MOST_SCALE}, got {shown(value)}")
+        return replace(i64, scale=value)
+
 
 MOST_ITEMS = 1_000_000  # of an array, a ring or a top-k
 
@@ -355,6 +381,8 @@ def _foreign(kind: Any) -> str:
         tuple: "one field for each value",
         dict: "Map[i64, f64] or Counter[i64] in states",
         set: "Set[i64] in states",
+        Decimal: "Decimal[2], with the number of digits after the point",
+        decimal.Decimal: "Decimal[2] of streaming_core.api, with the number of digits after the point",
     }
     usual = "a type such as i64, f64, boolean or text"
     alternative = next((text for known, text in alternatives.items() if python is known), usual)

@@ -17,6 +17,7 @@ from typing import Any
 from streaming_core.errors import BadInput
 from streaming_core.language import generated
 from streaming_core.language.application import App
+from streaming_core.language.decimals import decimal
 from streaming_core.language.extent import Duration, duration
 from streaming_core.language.parameters import ParamRef, Params
 
@@ -58,8 +59,8 @@ class Source:
         """The Python object that an outer name stands for.
 
         Returns:
-            A ParamRef for a parameter, in either spelling. A Duration for `duration("1h")`, too. None if the expression
-            is not an outer name.
+            A ParamRef for a parameter, in either spelling. A Duration for `duration("1h")`, too, and the units of
+            `decimal("0.9", 2)`. None if the expression is not an outer name.
         """
         match node:
             case ast.Name(id=name) if name not in self.locals:
@@ -72,6 +73,13 @@ class Source:
                     return ParamRef(name)
             case ast.Call(func=ast.Name() as called, args=[ast.Constant(value=str(text))], keywords=[]):
                 return Duration(text) if self.outer(called) is duration else None
+            case ast.Call(
+                func=ast.Name() as called, args=[ast.Constant(value=str(text)), ast.Constant(value=int(scale))]
+            ):
+                try:
+                    return decimal(text, scale) if self.outer(called) is decimal and not node.keywords else None
+                except BadInput:
+                    return None  # whose reason the reader tells
         return None
 
 

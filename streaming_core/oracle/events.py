@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.data.arrow import to_arrow, to_numpy, without_nulls
+from streaming_core.data.arrow import to_arrow, to_numpy, units, without_nulls
 from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text, one_nan
 
@@ -25,7 +25,7 @@ def seqs(events: pa.Table) -> np.ndarray:
 
 
 def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Array]]:
-    """Yield each field of the event record with its column.
+    """Yield each field of the event record with its column; decimals as units.
 
     Raises:
         BadInput: A column is missing, has another type or nulls.
@@ -36,7 +36,7 @@ def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Arr
         if slot.nullable:
             yield slot, _checked(events, slot.nullable, None, True).is_valid()
             continue
-        column = without_nulls(_checked(events, slot.name, wanted, slot.is_nullable))
+        column = units(without_nulls(_checked(events, slot.name, wanted, slot.is_nullable)))
         yield slot, _one_nan(column) if pa.types.is_floating(_items(wanted)) else column
 
 

@@ -208,6 +208,9 @@ def _words(column: pa.Array) -> np.ndarray:
         return _words(column.flatten()).reshape(len(column), kind.list_size)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
+    if pa.types.is_decimal128(kind):  # the low halves, which are all
+        words = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
+        return words[::2].reshape(-1, 1)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "u":
         return values.astype(np.uint64).reshape(-1, 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
 from streaming_core.language.application import Constant, Table
+from streaming_core.language.decimals import decimal
 from streaming_core.language.extent import Duration, duration, units
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
@@ -112,6 +113,18 @@ def _key_type(container: Any) -> Scalar | Text:
 
 def _acts(node: Node) -> bool:
     return node.op == "call" or (node.op == "method" and node.data not in READING)
+
+
+def _copied(value: Node) -> list[tuple[str, Scalar]]:
+    """The names and types of the numbers in fields that a value may be."""
+    match value.op:
+        case "field":
+            return [(value.data.name, value.data.type)] if isinstance(value.data.type, Scalar) else []
+        case "present":
+            return _copied(value.args[0])
+        case "ifexp":
+            return [field for one in value.args[1:] for field in _copied(one)]
+    return []
 
 
 class Expressions(Scope):
@@ -455,7 +468,7 @@ class Expressions(Scope):
             return self.method(node)
         name = self.called(node)
         if (value := self.outer(node)) is not None:
-            return self.units(node, value)
+            return self.units(node, value) if isinstance(value, Duration) else self.literal(node, value)
         if name not in self.names and advice.is_pythons(name):
             raise self.fail(node, f"cannot call {name}(){advice.of_call(name)}")
         if isinstance(self.names.get(name), Record):
@@ -473,6 +486,14 @@ class Expressions(Scope):
             raise self.fail(node, "text is a type; write str(number) for the decimal digits of an integer")
         if function is duration:
             raise self.fail(node, f'{name}() takes a text such as "1h30m"')
+        if function is decimal:
+            reason = f'{name}() takes a text and a scale, such as decimal("0.908", 3)'
+            constants: list[Any] = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            try:
+                decimal(*constants)
+            except BadInput as error:
+                reason = str(error) if len(constants) == len(node.args) == 2 else reason
+            raise self.fail(node, reason)
         if not inspect.isfunction(function):
             raise self.fail(node, f"cannot call {name}{advice.of_value(function)}")
         if NONE in kinds:
@@ -627,7 +648,7 @@ class Expressions(Scope):
                 raise self.fail(node, f"the keys of table {table.name} are texts, not {value.kind}")
             return value
         key = self.integer(node, value)
-        if indexed is None or indexed.key == i64:
+        if indexed is None or indexed.key.width == 8:
             return key
         return Node("fit", INT, [key], (indexed.key, f"the key of table {table.name}"), node.lineno)
 
@@ -687,11 +708,16 @@ class Expressions(Scope):
             if value.kind == NONE:
                 raise self.fail(node, f"cannot store this call in {where}: the function returns nothing")
             remedy = "; convert it with int(...)" if value.kind == FLOAT else ""
-            raise self.fail(node, f"cannot store {value.kind} in {where}, which holds {scalar.name}{remedy}")
+            raise self.fail(node, f"cannot store {value.kind} in {where}, which holds {scalar.declared}{remedy}")
         return value if scalar.name == "boolean" else self.cast(value, loaded(scalar))
 
     def fit(self, node: ast.AST, value: Node, scalar: Scalar | Text, where: str) -> Node:
         """`value` converted to the type of the field; a value that does not fit is an error at run time."""
+        scale = scalar.scale if isinstance(scalar, Scalar) else None
+        for name, kind in () if scale is None else _copied(value):
+            if kind.scale not in (None, scale):
+                reason = f"{name} is {kind.declared}, but {where} is Decimal[{scale}]"
+                raise self.fail(node, f"{reason}; multiply or divide its units by a power of 10")
         value = self.accepted(node, value, scalar, where)
         if (
             isinstance(scalar, Text)

@@ -84,7 +84,7 @@ class ArrayKind:
     where: str
 
     def __str__(self) -> str:
-        return f"an array of {self.item.name}"
+        return f"an array of {self.item.declared}"
 
 
 @dataclass(frozen=True)

@@ -354,6 +354,11 @@ class Reader(Expressions):
         if missing := [name for name in fields if name not in changed and name not in row.kind.slots]:
             reason = f"{row.kind.resolved.name} has no field {missing[0]}"
             raise self.fail(call, f"emit({ast.unparse(call.args[0])}): {reason}; add {missing[0]}=...")
+        for name in [name for name in fields if name not in changed]:
+            one, other = row.kind.slots[name].type, output.event[0][name].type
+            if isinstance(one, Scalar) and isinstance(other, Scalar) and one.scale != other.scale:
+                records = f"{one.declared} in {row.kind.resolved.name} and {other.declared} in {output.name}"
+                raise self.fail(call, f"emit({ast.unparse(call.args[0])}): {name} is {records}; add {name}=...")
         return whole_row(call, fields)
 
     def in_order(self, call: ast.Call, values: dict[str, Node]) -> tuple[list[Node], list[Node]]:
@@ -402,7 +407,7 @@ class Reader(Expressions):
             elif isinstance(slot.type, Array):
                 expected = slot.type.item, slot.count
                 if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != expected:
-                    holds = f"which holds {slot.count} items of {slot.type.item.name}"
+                    holds = f"which holds {slot.count} items of {slot.type.item.declared}"
                     raise self.fail(call, f"cannot store {value.kind} in {where}, {holds}")
             values[name] = value
         return {name: values[name] for name in slots}

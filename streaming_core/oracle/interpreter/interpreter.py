@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_core import interruption
+from streaming_core.data.arrow import of_units, unit_type
 from streaming_core.errors import RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
@@ -197,10 +198,10 @@ class Interpreter:
     def _table(self, rows: list[tuple]) -> pa.Table:
         names = ["seq", "sub", *self.output.event[0]]
         columns = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
-        arrays = [
-            pa.array(with_nones(columns[f.name], columns[VALID + f.name]) if f.nullable else columns[f.name], f.type)
-            for f in self.output_schema
-        ]
+        arrays = []
+        for f in self.output_schema:
+            values = with_nones(columns[f.name], columns[VALID + f.name]) if f.nullable else columns[f.name]
+            arrays.append(of_units(pa.array(values, unit_type(f.type)), f.type))
         return pa.Table.from_arrays(arrays, schema=self.output_schema)
 
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:

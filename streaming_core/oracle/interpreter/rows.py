@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_core.data.arrow import of_units, unit_type
 from streaming_core.language.record import VALID, Array, Resolved, Ring, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import containers
@@ -107,5 +108,5 @@ def export(resolved: Resolved, rows: list, keys: dict[str, pa.Array]) -> pa.Tabl
         if not isinstance(resolved.state[0][field.name].type, Scalar | Text | Array):
             values = [v.export() for v in values]
         fields.append(field)
-        arrays.append(pa.array(values, field.type))
+        arrays.append(of_units(pa.array(values, unit_type(field.type)), field.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numba.core.errors import NumbaError
 
 from streaming_core import machine_code
-from streaming_core.data.rows import nameable_text, nulled
+from streaming_core.data.rows import nameable_text, typed
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
@@ -199,8 +199,7 @@ class Loop:
         columns = {"seq": pa.array(rows["seq"]), "sub": pa.array(subs.astype(np.int64))}
         for name, slot in self.output.event[0].items():
             columns[name] = column_of(rows[name], slot, text if self._texts is None else self._texts)
-        arrays = [a.cast(f.type) for a, f in zip(nulled(columns), self.output_schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=self.output_schema)
+        return pa.Table.from_arrays(typed(columns, self.output_schema), schema=self.output_schema)
 
     # --- compiling ---------------------------------------------------------------------------------------------------
 

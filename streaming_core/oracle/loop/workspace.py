@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_core.data.rows import nulled
+from streaming_core.data.rows import typed
 from streaming_core.errors import RunFailed
 from streaming_core.language.application import App, Table
 from streaming_core.language.operator import Operator, key_columns
@@ -218,8 +218,7 @@ class Workspace:
 
     def _states_table(self, resolved: Resolved, rows: np.ndarray, keys: list[pa.Array]) -> pa.Table:
         schema = resolved.arrow()
-        columns = nulled({slot.name: column_of(rows[slot.name], slot, None) for slot in resolved.columns})
-        arrays = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = typed({slot.name: column_of(rows[slot.name], slot, None) for slot in resolved.columns}, schema)
         names = key_columns(len(keys))
         fields = [pa.field(name, key.type, nullable=False) for name, key in zip(names, keys, strict=True)]
         return pa.Table.from_arrays([*keys, *arrays], schema=pa.schema([*fields, *schema]))

@@ -571,3 +571,39 @@ def test_missing_values_of_nullable_fields_are_null(kind, package, tmp_path):
     expected = [{**row, "name": row["name"] and row["name"].encode(), "seq": seq} for seq, row in enumerate(some)]
     assert rows(tmp_path / "out", app) == [{name: row[name] for name in ["seq", *FIELDS]} for row in expected]
     assert not (tmp_path / "out" / "aside").exists()
+
+
+DECIMALS = [
+    ("12.34", Decimal("12.34")),
+    ("-0.050", Decimal("-0.05")),
+    ("7", Decimal("7.00")),
+    ("1e-2", Decimal("0.01")),
+    ("92233720368547758.07", Decimal("92233720368547758.07")),
+    ("92233720368547758.08", "price does not fit Decimal[2], which holds 64 bits of units"),
+    ("0.005", "price has more than 2 digits after the point"),
+    ("1970-01-01", "price is not a decimal number"),
+    ("nan", "price is not a decimal number"),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_decimals_are_read_exactly_or_set_aside_with_a_reason(kind, package, tmp_path):
+    head = HEAD.replace("price: f64", "price: Decimal[2] | None").replace("Array,", "Array, Decimal,")
+    (package / "orders.py").write_text(head)
+    app, file = registry.load("orders"), tmp_path / f"orders.{kind}"
+    values = [*DECIMALS[: 7 if kind == "parquet" else None], ("", None)]  # the last ones are no Parquet decimals
+    full = {"ts": 5, "size": 7, "paid": True, "name": "an order", "items": [1, 2]}
+    if kind == "csv":
+        file.write_text(csv_of([GOOD | {"price": text} for text, _ in values]))
+    elif kind == "jsonl":
+        texts = [text if value and isinstance(value, Decimal) else json.dumps(text or None) for text, value in values]
+        file.write_text("".join(f'{json.dumps(full)[:-1]}, "price": {text}}}\n' for text in texts))
+    else:
+        prices = pa.array([Decimal(text) if text else None for text, _ in values], pa.decimal128(38, 3))
+        pq.write_table(pa.Table.from_pylist([full] * len(values)).append_column("price", prices), file)
+    manifest = imported(app, tmp_path / "out", file, tolerance=1.0)
+    assert manifest["records"]["fields"]["price"] == "decimal128(19, 2) or null"
+    read = [row["price"] for row in rows(tmp_path / "out", app)]
+    assert read == [value for _, value in values if not isinstance(value, str)]
+    reasons = [value for _, value in values if isinstance(value, str)]
+    assert [row["_reason"] for row in aside(tmp_path / "out")] == reasons

@@ -13,8 +13,8 @@ HEAD = '''"""An application that breaks the language."""
 import numpy as np
 
 from streaming_core.api import (
-    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, duration, f64, i64, record, sliding,
-    text, u8,
+    App, Array, Counter, Decimal, Map, Param, Queue, Ring, Set, TopK, boolean, decimal, duration, f64, i64, record,
+    sliding, text, u8,
 )
 
 app = App("NAME", params={"k": Param(2), "word": Param("x"), "large": Param(1 << 70), "p": Param(True)})
@@ -229,6 +229,13 @@ REFUSED = {
         ("x = duration(row.line)", 'duration() takes a text such as "1h30m"'),
         ('x = duration("1us")', "'1us' is no whole number of the application's unit of time, ms"),
         ('x = duration("k")', "'k' is not a duration; write for example 90s, 1h30m or 250ms"),
+        ("x = decimal(row.line, 2)", 'decimal() takes a text and a scale, such as decimal("0.908", 3)'),
+        ('x = decimal("1")', 'decimal() takes a text and a scale, such as decimal("0.908", 3)'),
+        ('x = decimal("1", row.a)', 'decimal() takes a text and a scale, such as decimal("0.908", 3)'),
+        ('x = decimal("1", 19)', "decimal: the scale must be between 0 and 18, got 19"),
+        ('x = decimal("0.908", 2)', "'0.908' has more than 2 digits after the point"),
+        ('x = decimal("one", 2)', "'one' is not a decimal number; write for example \"0.908\""),
+        ('x = decimal("1e30", 2)', "'1e30' does not fit Decimal[2], which holds 64 bits of units"),
         ("x = str(row.b)", "str() takes one integer, not a float"),
         ("x = str(row.p)", "str() takes one integer, not a boolean"),
         ("x = str(row.a, 2)", "str() takes one integer"),
@@ -559,7 +566,35 @@ REFUSED = {
 }  # fmt: skip
 # Changes to the application's text outside expressions and statements.
 WAYS = ' takes the key in one way: "field", ..., or a function, or Record and keys=function, or every=number'
+PRICED = """
+@record
+class Priced:
+    ts: i64
+    price: Decimal[2]
+    fee: Decimal[4] | None
+
+
+@record
+class Copy:
+    price: Decimal[3]
+
+
+def copy(row, out):
+    out.emit(VALUES)
+
+
+app.source(Priced).flat_map(copy, Copy).sink()
+"""
 DECLARED = [
+    (PROCESS, PRICED.replace("VALUES", "row"),
+     r"operator copy \(NAME.py:\d+\): emit\(row\): price is Decimal\[2\] in Priced and Decimal\[3\] in Copy; "
+     r"add price=\.\.\."),
+    (PROCESS, PRICED.replace("VALUES", "price=row.price"),
+     r"operator copy \(NAME.py:\d+\): price is Decimal\[2\], but Copy.price is Decimal\[3\]; multiply or divide "
+     "its units by a power of 10"),
+    (PROCESS, PRICED.replace("VALUES", "price=1 if row.ts > 3 else row.fee"),
+     r"operator copy \(NAME.py:\d+\): fee is Decimal\[4\], but Copy.price is Decimal\[3\]; multiply or divide "
+     "its units by a power of 10"),
     ("out):\n    pass\n\n\napp",
      "out):\n    return 1\n\n\napp",
      r"operator operate \(NAME.py:\d+\): an operator returns nothing; emit rows with out.emit\(\.\.\.\)"),
@@ -571,6 +606,16 @@ DECLARED = [
      "    n: text\n",
      r"NAME.py:\d+: record State: n is a Text, which no table can hold; use it as the key of the table, or let the "
      "generator replace it by a number"),
+    ("    n: u8\n", "    n: Decimal\n",
+     r"NAME.py:\d+: record State.n: Decimal is not a field type; write Decimal\[2\], with the number of digits after "
+     "the point"),
+    ("    n: u8\n", "    n: Decimal[19]\n", r"NAME.py:\d+: Decimal: the scale must be between 0 and 18, got 19"),
+    ("    n: u8\n", "    n: Decimal['k']\n", r"NAME.py:\d+: Decimal: the scale must be between 0 and 18, got 'k'"),
+    ("    n: u8\n", "    n: __import__('decimal').Decimal\n",
+     r"NAME.py:\d+: record State.n: Decimal is not a field type; write Decimal\[2\] of streaming_core.api, "
+     "with the number of digits after the point"),
+    ("app.source(Event).process", "decimal('0.5', 0)\napp.source(Event).process",
+     r"NAME.py:\d+: '0.5' has more than 0 digits after the point"),
     ("    n: u8\n", "    n: u8 | None\n", r"NAME.py:\d+: record State: n can be null, which no table can hold"),
     ("    n: u8\n", "    n: u8 | i64\n", r"NAME.py:\d+: a field has one type; write u8, or u8 \| None"),
     ("    seen: Set[i64]\n",
