@@ -11,9 +11,10 @@ from pathlib import Path
 from tests.differential.generated import INDENT, MASKS, Table, Writer, text_of_text
 
 HEAD = """
-from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
-from streaming_core.api import agg, count_window, global_window, record, rolling, session, sliding, text, u8, u16, u32
-from streaming_core.api import date_text, day, duration, hour, minute, month, second, time_text, weekday, year
+from streaming_core.api import App, Array, Counter, Decimal, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32
+from streaming_core.api import agg, count_window, global_window, i64, record, rolling, session, sliding, text
+from streaming_core.api import date_text, day, decimal_text, duration, hour, minute, month, second, time_text, u8, u16
+from streaming_core.api import u32, weekday, year
 
 app = App("dataflow")
 
@@ -56,6 +57,7 @@ class Dataflow(Writer):
         self.text = "event.word" if is_text else ""
         self.is_text, self.is_stateless, self.is_flushing = is_text, is_stateless, is_flushing
         self.has_gaps = self.r.random() < 0.4
+        self.gap_type = random.Random(f"gap {number}").choice(("i16", "Decimal[2]"))
         self.records: list[str] = []
         self.fans = 0
         self.tallies: list[str] = []
@@ -95,7 +97,7 @@ class Dataflow(Writer):
     def head(self) -> str:
         """Imports, and the records of events and of waiting rows."""
         word = f"{INDENT}word: text\n" * self.is_text
-        gap = f"{INDENT}gap: i16 | None\n" * self.has_gaps
+        gap = f"{INDENT}gap: {self.gap_type} | None\n" * self.has_gaps
         return HEAD.replace("    whole: i64\n", f"    whole: i64\n{word}{gap}") + word + gap
 
     def gap(self, value: str) -> str:
@@ -116,7 +118,7 @@ class Dataflow(Writer):
             "if len(row.waiting) > 0 and row.waiting[0].gap is None:",
             f"{INDENT}row.times += 3",
         ]
-        return f"{INDENT}gap: i16 | None\n", self.r.choice((body, [*body, *forget]))
+        return f"{INDENT}gap: {self.gap_type} | None\n", self.r.choice((body, [*body, *forget]))
 
     def waits(self, rows: dict) -> str:
         """The statement that appends to the queue of a state."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HEAD = """
-from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record
-from streaming_core.api import date_text, day, duration, hour, minute, month, second, text, time_text, u8, u16, u32
-from streaming_core.api import weekday, year
+from streaming_core.api import App, Array, Counter, Decimal, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
+from streaming_core.api import date_text, day, duration, hour, minute, month, record, second, text, time_text, u8
+from streaming_core.api import decimal_text, u16, u32, weekday, year
 
 app = App("generated")
 
@@ -59,6 +59,7 @@ def text_of_text(r: random.Random, text: str, number: str) -> str:
         f'({text}.lower() + "-" + str({number} % 3))[-9:]', f"({text} + b'b')[-8:]", f"{text}.upper()[:12]", '"WA"',
         f'("x" if {text}.endswith("e") else {text})', f"str({number} % 5)",
         f"date_text({number})[2:]", f"time_text({number})", f"first_word({text}).strip()",
+        f"decimal_text({number}, {r.choice((0, 2, 18))})[:9]",
     ))  # fmt: skip
 
 
@@ -88,6 +89,11 @@ class Field:
         self.count = r.randint(1, 4)
 
     def declared(self) -> str:
+        """The type; every second field has decimals instead of i64."""
+        return self.type.replace("i64", "Decimal[2]") if int(self.name[1:]) % 2 else self.type
+
+    @property
+    def type(self) -> str:
         match self.kind:
             case "Array" | "Ring":
                 return f"{self.kind}[{self.item}, {self.count}]"
