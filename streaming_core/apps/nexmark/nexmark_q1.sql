@@ -1,2 +1,2 @@
-SELECT auction, bidder, ts, extra, 908 * price AS price
+SELECT auction, bidder, ts, extra, 0.908 * price AS price
 FROM bid
