@@ -4,11 +4,12 @@ from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
 from streaming_core.language import agg
-from streaming_core.language.application import App, Constant
+from streaming_core.language.application import App
 from streaming_core.language.dates import date_text, day, hour, minute, month, second, time_text, weekday, year
 from streaming_core.language.decimals import decimal, decimal_text
 from streaming_core.language.extent import count_window, duration, global_window, rolling, session, sliding, tumbling
 from streaming_core.language.hints import Keys, Out, Txn, Window
+from streaming_core.language.lookup import Constant, LookupTable
 from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
@@ -41,6 +42,7 @@ __all__ = [
     "Counter",
     "Decimal",
     "Keys",
+    "LookupTable",
     "Map",
     "Out",
     "Param",

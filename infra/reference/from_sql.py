@@ -18,6 +18,7 @@ IDIOMS = (
     ("`count(*) FILTER (WHERE ...)`", "`agg.count(where=lambda row: ...)`"),
     ("`ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) <= n`", '`.key_by("k").window(...).top(n, by="x")`'),
     ("`RANK() OVER (...) <= n`", '`.top(n, by="x", ties=True)`'),
+    ("`a JOIN table ON a.x = table.id`", '`a.lookup(table, on="x")`, with `table = app.lookup_table(...)`'),
     ("`a JOIN b ON a.x = b.y`", '`app.join(a, b, on={"x": "y"}, ...)`'),
     ("`CASE`, `REGEXP_EXTRACT`, a function of your own", "a function, in Python"),
 )

@@ -12,7 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from streaming_core.errors import BadInput, unknown
+from streaming_core.errors import BadInput, did_you_mean
 from streaming_core.language import expectations
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
@@ -56,7 +56,8 @@ def load(name: str) -> App:
     """
     modules = _modules()
     if name not in modules:
-        raise BadInput(unknown("application", name, names()))
+        near = did_you_mean(name, modules)
+        raise BadInput(f"unknown application {name!r}{near}; known: {', '.join([*names(), *SUITES])} (suite)")
     if not NAME.fullmatch(name) or name == ALL:
         rule = "start with a small letter, then use small letters, digits and _"
         raise BadInput(f"application {name}: invalid file name {name}.py; {rule}")

@@ -46,6 +46,9 @@ def apps(as_json: Json = False) -> None:
         for row in rows:
             grid.add_row(row["app"], row["kind"], ", ".join(row["executors"]) or "-", row["about"])
         Console().print(grid)
+        for suite in registry.SUITES:
+            members = ", ".join(registry.names(suite))
+            Console().print(f"Suite {suite}, which belongs to no matrix: {members}", soft_wrap=True)
     if errors:
         raise BadInput("; ".join(errors))
 

@@ -42,9 +42,9 @@ from typing import Any
 import numpy as np
 
 from streaming_core.kernels import scan
-from streaming_core.language.application import Constant
 from streaming_core.language.bound import BoundApp
 from streaming_core.language.extent import Duration, units
+from streaming_core.language.lookup import Constant
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import VALID, Nullable, Record
 from streaming_core.language.source import Source, by_position, is_over_rows, text_bytes, whole_row
@@ -133,7 +133,10 @@ class _Rewriter(ast.NodeTransformer):
         """Return the number that an outer name stands for; register the values of a constant."""
         value = self.source.outer(node)
         if isinstance(value, Constant):
-            self.globals[node.id] = self.translator.program.constants[value]
+            values = self.translator.program.constants[value]
+            if isinstance(values, bytes):
+                return self.number(values)
+            self.globals[node.id] = values
             return node
         return node if value is None else self.number(value)
 

@@ -130,7 +130,7 @@ class Program:
         compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
         keys = [table.index and table.index.key.name for table in self.bound.tables]
         source = [compiler, code_digest(self.app), described, keys]
-        constants = [hashlib.sha256(values.tobytes()).hexdigest() for values in self.bound.constants.values()]
+        constants = [hashlib.sha256(values).hexdigest() for values in self.bound.constants.values()]
 
         def address(read: Iterable[str]) -> str:
             return digest_of([*source, {name: self.params[name] for name in read}, constants])

@@ -48,6 +48,7 @@ from streaming_core.language.declaration import NAME_RULE, caller, declares, is_
 from streaming_core.language.extent import check_unit, in_units
 from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.joining import Pairs, joined
+from streaming_core.language.lookup import Constant, LookupTable
 from streaming_core.language.operator import KEY_COLUMN, Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Nullable, Queue, Record, Scalar, Text, texts_in
@@ -61,17 +62,9 @@ _STATE_VIEW = re.compile(r"\bstate_\w")
 LOOKUPS = ("dense", "hash", "insert")
 # What an application's file calls.
 DECLARATIONS = (
-    "source", "sources", "table", "constant", "transaction", "connect", "join", "generates", "invariant",
-    "agrees_unordered",
+    "source", "sources", "table", "lookup_table", "constant", "transaction", "connect", "join", "generates",
+    "invariant", "agrees_unordered",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Constant:
-    """A read-only side table. `build(params)` returns a 1-D int64 or float64 array; operators read `table[i]`."""
-
-    name: str
-    build: Callable[[dict], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -156,6 +149,7 @@ class App:
         self.tables: list[Table] = []
         self.operators: list[Operator] = []
         self.constants: list[Constant] = []
+        self.lookup_tables: list[LookupTable] = []
         self.invariants: dict[str, str] = {}
         self._by_order: set[str] = set()  # invariants that hold in total order only
         self.unordered: Unordered | None = None
@@ -234,6 +228,20 @@ class App:
         constant = Constant(build.__name__, build)
         self.constants.append(constant)
         return constant
+
+    @declares
+    def lookup_table(self, record: Record, key: str, rows: Callable[[dict], Any]) -> LookupTable:
+        """Declare a read-only table for `stream.lookup` (language/lookup.py).
+
+        Args:
+            record: The record of a row: numbers and texts.
+            key: Its field with the key, an integer or a text. Every row has another one.
+            rows: `rows(params)` returns the columns by field: an array with a number for each row, or a list of texts.
+        """
+        table = LookupTable.of(self.name, record, key, rows)
+        self.constants += table.columns
+        self.lookup_tables.append(table)
+        return table
 
     @declares
     def table(

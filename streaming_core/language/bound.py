@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from streaming_core.language import tables
-from streaming_core.language.application import App, Constant
+from streaming_core.language.application import App
+from streaming_core.language.lookup import Constant
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Nullable, Queue, Record, Resolved
 from streaming_core.language.source import named
@@ -72,6 +71,6 @@ class BoundApp:
         }
 
     @cached_property
-    def constants(self) -> dict[Constant, np.ndarray]:
-        """The values of the side tables (int64 or float64). Raises BadInput if one is invalid."""
-        return {constant: tables.constant(self.app, constant, self.params) for constant in self.app.constants}
+    def constants(self) -> dict[Constant, Any]:
+        """The values of the side tables: int64, float64, or a text. Raises BadInput if one is invalid."""
+        return tables.constants(self.app, self.params)

@@ -7,12 +7,13 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from streaming_core.errors import BadInput, NoSuchName, did_you_mean, unknown
-from streaming_core.language import generated
+from streaming_core.language import generated, lookup
 from streaming_core.language.aggregation import WindowedStream
 from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent
 from streaming_core.language.keys import check_fields, is_key, with_key
 from streaming_core.language.lifetime import expiring
+from streaming_core.language.lookup import LookupTable
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Record, Scalar, Text, boolean
 from streaming_core.language.windowed import ONE, Keys
@@ -135,7 +136,7 @@ class Stream(Connected):
         return self._app._module
 
     def __getattr__(self, name: str) -> Any:
-        known = ("filter", "select", "flat_map", "key_by", "process", "window", "union", "sink")
+        known = ("filter", "select", "lookup", "flat_map", "key_by", "process", "window", "union", "sink")
         near = " (did you mean 'select' or 'flat_map'?)" if name == "map" else did_you_mean(name, known)
         raise NoSuchName(f"a stream has no method {name!r}{near}; it has {', '.join(known[:-1])} and {known[-1]}")
 
@@ -196,6 +197,20 @@ class Stream(Connected):
             raise BadInput('select needs a field; write for example select("ts", "price")')
         text = f"def {name}(row, out):\n    out.emit({', '.join(values)})\n"
         return self.flat_map(generated.function(self._module, text, names), Record(name, kinds, None))
+
+    @declares
+    def lookup(self, table: LookupTable, on: str, how: str = "inner") -> Stream:
+        """The rows with the other fields of the row that a table has for their key.
+
+        A field that the stream has too gets the name of the table's record in front: `seller_name`. The operator is
+        called `lookup`; the next one of the application `lookup_2`, and so on.
+
+        Args:
+            table: The table (App.lookup_table).
+            on: The field of the stream with the key.
+            how: `inner`: without rows whose key the table lacks. `left`: with null in the fields of the table for them.
+        """
+        return self._app._add(lookup.operator(self._app, self._operators, table, on, how))
 
     @declares
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:

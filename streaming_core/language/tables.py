@@ -6,6 +6,7 @@ itself.
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput, range_text, unknown
-from streaming_core.language.application import LOOKUPS, App, Constant, Table
+from streaming_core.language.application import LOOKUPS, App, Table
+from streaming_core.language.lookup import Column, Constant, LookupTable
 from streaming_core.language.record import Array, Resolved, Scalar, Text, one_nan
 from streaming_core.language.source import place
 
@@ -171,6 +173,55 @@ def _texts(what: str, returned: Any) -> list[bytes]:
     return [value.encode() if isinstance(value, str) else value for value in returned]
 
 
+def constants(app: App, params: dict[str, Any]) -> dict[Constant, Any]:
+    """The values of the side tables and of the columns of lookup tables.
+
+    Raises:
+        BadInput: A function raises, or returns values that do not fit; cites file and line.
+    """
+    values: dict[Constant, Any] = {
+        one: constant(app, one, params) for one in app.constants if not isinstance(one, Column)
+    }
+    for table in app.lookup_tables:
+        values |= _columns(app, table, params)
+    return values
+
+
+def _columns(app: App, table: LookupTable, params: dict[str, Any]) -> dict[Constant, Any]:
+    """The columns of a lookup table, by ascending key."""
+    what = f"app {app.name}: lookup_table {table.record.name}: rows"
+    fields: dict[str, Any] = dict(table.record.fields)
+    returned = called(what, table.rows, dict(params))
+    what = f"{what} ({_place(table.rows)})"
+    if not isinstance(returned, dict) or {*returned} != {*fields}:
+        raise BadInput(f"{what}: must return a dict with the columns {', '.join(fields)}")
+    columns: dict[str, np.ndarray] = {}
+    for field in (table.key, *fields):
+        column, named, kind = returned[field], f"{what}: {field}", fields[field]
+        if isinstance(kind, Text):
+            columns[field] = np.array([*_texts(named, column), None], object)[:-1]
+        elif field == table.key:
+            columns[field] = _integers(named, column, kind)
+        else:
+            columns[field] = _fitting(named, column, kind, (len(columns[table.key]),))
+        if len(columns[field]) != len(columns[table.key]):
+            raise BadInput(f"{named}: must have as many values as there are keys, got {len(columns[field])}")
+    order = np.argsort(columns[table.key], kind="stable")
+    keys = columns[table.key][order].tolist()
+    if again := [one for one, other in itertools.pairwise(keys) if one == other]:
+        raise BadInput(f"{what}: {table.key}: every row needs a key of its own, but {again[0]!r} occurs again")
+    values: dict[Constant, Any] = {}
+    for one in table.columns:
+        column, kind = columns[one.field][order], fields[one.field]
+        if one.is_starts:
+            values[one] = np.cumsum([0, *map(len, column)], dtype=np.int64)
+        elif isinstance(kind, Text):
+            values[one] = b"".join(column)
+        else:
+            values[one] = column.astype(np.float64 if kind.is_float else np.int64)
+    return values
+
+
 def constant(app: App, declared: Constant, params: dict[str, Any]) -> np.ndarray:
     """A side table's values, read-only.
 
@@ -195,7 +246,7 @@ def _fitting(what: str, values: Any, item: Scalar, shape: tuple[int, ...]) -> np
         column = np.broadcast_to(wide, shape)
     except ValueError as error:
         raise BadInput(f"{what}: {' '.join(str(error).split())}") from None
-    if wide.dtype.kind not in ("biuf" if item.is_float else "biu"):
+    if wide.size and wide.dtype.kind not in ("biuf" if item.is_float else "biu"):
         raise BadInput(f"{what}: cannot store values of type {wide.dtype} in a field of type {item.name}")
     if item.is_float:
         return one_nan(np.ascontiguousarray(column, item.dtype))

@@ -2,18 +2,26 @@
 
 import numpy as np
 
-from streaming_core.api import App, text
+from streaming_core.api import App, i64, record, text
 from streaming_core.generator import nexmark
 
 app = App("nexmark_q13", params=nexmark.PARAMS, reads="NEXMark, query 13")
 bids = nexmark.streams(app).bids
 
 
-@app.constant
+@record
+class Side:
+    """The side table."""
+
+    key: i64
+    value: text
+
+
 def side_input(params):
-    """Return the value of each key: NEXMark's side input has the keys themselves."""
-    return np.arange(10_000)
+    """Return NEXMark's side input, whose values are the keys."""
+    return {"key": np.arange(10_000), "value": [str(key) for key in range(10_000)]}
 
 
-value = (text, lambda bid: str(side_input[bid.auction % 10_000]))
-bids.select("auction", "bidder", "price", "ts", value=value).sink()
+side = app.lookup_table(Side, key="key", rows=side_input)
+keyed = bids.select("auction", "bidder", "price", "ts", key=(i64, lambda bid: bid.auction % 10_000))
+keyed.lookup(side, on="key").select("auction", "bidder", "price", "ts", "value").sink()

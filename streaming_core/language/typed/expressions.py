@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput, did_you_mean, unknown
-from streaming_core.language.application import Constant, Table
+from streaming_core.language.application import Table
 from streaming_core.language.decimals import decimal
 from streaming_core.language.extent import Duration, duration, units
+from streaming_core.language.lookup import Constant
 from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import (
     VALID,
@@ -237,6 +238,8 @@ class Expressions(Scope):
         if isinstance(value, Constant):
             self.own(node, value)
             values = self.program.constants[value]
+            if isinstance(values, bytes):
+                return self.literal(node, values)
             return Node("constant", TableKind(value, FLOAT if values.dtype == np.float64 else INT), data=value)
         return self.literal(node, value)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.language.application import Constant, Table
+from streaming_core.language.application import Table
+from streaming_core.language.lookup import Constant
 from streaming_core.language.record import Resolved, Scalar, Slot, Text
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.errors import BadInput
-from streaming_core.language.application import Constant, Table
+from streaming_core.language.application import Table
+from streaming_core.language.lookup import Constant
 from streaming_core.language.record import Record
 from streaming_core.language.source import Source, named
 from streaming_core.language.typed import advice

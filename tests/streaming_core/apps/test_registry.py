@@ -87,6 +87,8 @@ def test_a_broken_file_is_refused_in_one_line(text, message, package):
 def test_an_unknown_application_is_refused_with_the_known_names():
     with pytest.raises(BadInput, match=r"unknown application 'wcc' \(did you mean 'wc'\?\); known: .*gs, .*wc"):
         registry.load("wcc")
+    with pytest.raises(BadInput, match=r"'nexmark_q13_' \(did you mean 'nexmark_q13'\?\); known: .*, nexmark"):
+        registry.load("nexmark_q13_")
     with pytest.raises(BadInput, match="unknown application"):
         registry.load("registry")
     with pytest.raises(BadInput, match="unknown application"):

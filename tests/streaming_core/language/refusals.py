@@ -722,7 +722,7 @@ DECLARED = [
     ("app.source(Event).process",
      "app.source(Event).map",
      r"NAME.py:\d+: a stream has no method 'map' \(did you mean 'select' or 'flat_map'\?\); it has "
-     "filter, select, flat_map, key_by, process, window, union and sink"),
+     "filter, select, lookup, flat_map, key_by, process, window, union and sink"),
     ("@app.generates",
      "@app.generates()", r"NAME.py:\d+: write @app.generates above the generator, without parentheses"),
     ("def operate(",
