@@ -22,6 +22,7 @@ __all__ = [
     "Counter",
     "Decimal",
     "Keys",
+    "LookupTable",
     "Map",
     "Out",
     "Param",

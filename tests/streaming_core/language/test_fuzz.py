@@ -81,8 +81,8 @@ def check(name, source, package):
 CLASSES = {"app": App, "stream": Stream, "pairs": Pairs, "connected": Connected, "keyed": KeyedStream,
            "windowed": WindowedStream}  # fmt: skip
 RETURNS = {"source": "stream", "connect": "connected", "join": "pairs", "key_by": "keyed", "window": "windowed"}
-PUBLIC = ("agrees_unordered", "connect", "constant", "generates", "invariant", "join", "source", "sources", "table",
-          "transaction")  # fmt: skip
+PUBLIC = ("agrees_unordered", "connect", "constant", "generates", "invariant", "join", "lookup_table", "source",
+          "sources", "table", "transaction")  # fmt: skip
 UNKNOWN = (
     "map", "where", "groupby", "count", "sum", "top_n", "group_by", "windows", "sort", "print", "emit", "collect",
 )  # fmt: skip
@@ -109,8 +109,9 @@ PLAUSIBLE = {
     "process.fn": ("keep", "nothing"), "process.state": ("State",), "agrees_unordered.columns": ("'w'",),
     "select.columns": ("'v'", "(i64, of_row)", "(f64, lambda row: row.x / 2)"),
     "aggregate.columns": ("agg.count()", "agg.max('v')", "agg.avg('x')", "agg.last('line')"),
-    "sql": ("'SELECT 1 WHERE 1 < :k'",), "lookup": ("'hash'",), "scratch": ("State",), "build": ("ones",),
-    "fns": ("ones",),
+    "sql": ("'SELECT 1 WHERE 1 < :k'",), "lookup": ("'hash'",), "record": ("Right",), "rows": ("ones",),
+    "lookup_table.key": ("'k'",), "lookup.table": ("app.lookup_table(Right, 'k', ones)",),
+    "lookup.on": ("'k'", "'line'"), "scratch": ("State",), "build": ("ones",), "fns": ("ones",),
 }  # fmt: skip
 
 
