@@ -195,6 +195,26 @@ class Dataflow(Writer):
         body += self.emissions({}, "row.few")
         return self.function("works", ["event", "row", "out"], self.invalid() + body), f", scratch={name}"
 
+    def lookup(self) -> str:
+        """A lookup of the row in a table, and a map that makes an event of both."""
+        r, number, how = self.r, len(self.records), self.r.choice(("inner", "left"))
+        size, is_by_text = r.randint(0, 60), self.is_text and r.random() < 0.4
+        on, kind = ("word", "text") if is_by_text else (r.choice(("a", "n", "m")), "i64")
+        label = f"{INDENT}label: text\n" * self.is_text
+        self.records.append(f"@record\nclass Side{number}:\n{INDENT}key: {kind}\n{INDENT}value: i16\n{label}")
+        keys = ["", "a", "b", "ab", "\u00fc"] if is_by_text else r.sample(range(-9, r.choice((size, 300)) + 1), size)
+        columns = {"key": keys, "value": [r.randint(-400, 400) for _ in keys]}
+        columns |= {"label": [r.choice(("", "x", "a" * 70)) for _ in keys]} if self.is_text else {}
+        rows = self.function("rows", ["params"], [f"return {columns!r}"])
+        changed = {"n": "value", "word": "label"} if self.is_text else {"n": "value"}
+        values = (
+            f"{field}=event.{new}" + f" if event.{new} is not None else event.{field}" * (how == "left")
+            for field, new in changed.items()
+        )
+        event = self.function("sides", ["event", "out"], [f"out.emit(event, {', '.join(values)})"])
+        table = f"app.lookup_table(Side{number}, key='key', rows={rows})"
+        return f"lookup({table}, on={on!r}, how={how!r}).flat_map({event}, Event)"
+
     def stateful(self) -> tuple[str, str]:
         """The function's name, and the other arguments of `process`."""
         r, table = self.r, Table(self.r, len(self.records))
@@ -299,6 +319,8 @@ class Dataflow(Writer):
             match kind:
                 case 0 if r.random() < 0.3:
                     call = f"filter(lambda event: {self.test({}, 1)})"
+                case 1 if r.random() < 0.3:
+                    call = self.lookup()
                 case 0 | 1:
                     name, more = self.stateless()
                     call = f"flat_map({name}, Event{more})"
