@@ -14,6 +14,7 @@
 pub mod barrier;
 mod expiry;
 mod lookup;
+mod merged;
 mod met;
 mod slices;
 
@@ -21,8 +22,8 @@ use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
 use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
+use crate::dataflow::windowed::replica::merged::Merged;
 use crate::dataflow::windowed::replica::met::Met;
-use crate::dataflow::windowed::replica::slices::Merged;
 use crate::dataflow::windowed::watermark::{NONE, Watermark};
 use crate::error::RunError;
 use crate::memory::fallible::boxed;

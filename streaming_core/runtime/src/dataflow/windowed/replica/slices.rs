@@ -8,7 +8,6 @@
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::expiry::{AT_ONCE, Cause};
 use crate::dataflow::windowed::replica::{Replica, rank_more};
-use crate::dataflow::windowed::watermark::NONE;
 use crate::error::RunError;
 use crate::program::Merge;
 use crate::program::kernel::{EntryHeader, WindowContext};
@@ -16,24 +15,6 @@ use crate::rows::block::Text;
 use crate::state::key_group::group;
 use crate::state::windows::OutOfMemory;
 use crate::state::windows::entry::Shape;
-use crate::state::windows::pane::Pane;
-
-/// The window that expires, or comes next to it.
-#[derive(Debug)]
-pub(super) struct Merged {
-    number: i64,
-    /// Its cells that are left, the first one last; `began`: those that it has are listed.
-    cells: Vec<u16>,
-    began: bool,
-    /// Merged entries, until the kernel has taken them.
-    pane: Pane,
-}
-
-impl Default for Merged {
-    fn default() -> Self {
-        Self { number: NONE, cells: Vec::new(), began: false, pane: Pane::default() }
-    }
-}
 
 impl Replica {
     /// The earliest window that has rows and has not expired, if the windows before it have.
