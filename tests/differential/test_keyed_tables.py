@@ -266,7 +266,7 @@ def add(account, order):
     [
         ({"key": None, "lookup": "hash"}, "lookup hash needs the type of the keys; write key=u32, for example"),
         ({"key": boolean}, "a key is an integer or a text, not boolean"),
-        ({"key": int}, "table: key must be a Scalar, a Text or None, got int"),
+        ({"key": int}, "table: key must be a type such as u32, text or None, got int"),
         ({"key": i64, "lookup": "tree"}, "lookup must be one of dense, hash, insert, or the name of a parameter, got"),
         ({"key": i64, "lookup": "insert", "keys": lambda params: []}, "keys must be a function, and goes only with"),
         ({"key": i64, "keys": [1]}, "table: keys must be a plain def or None, got a list"),

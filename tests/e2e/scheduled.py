@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
 from tests.support.browser import Browser
 from tests.support.checkout import homes
+from tests.support.waiting import wait_for
 
 MOVES = "document.getAnimations().some(e => e.playState === 'running' && e.effect.getComputedTiming().endTime < 1e6)"
 BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
@@ -122,8 +124,18 @@ class Airflow:
                     browser.press("Enter")
 
     def end(self, run: str) -> None:
-        """End a run at once."""
-        self.call(run, "PATCH", {"state": "failed"})
+        """End a run at once. The API answers 500 while the scheduler changes the run: it is asked again."""
+
+        def is_ended() -> bool:
+            try:
+                self.call(run, "PATCH", {"state": "failed"})
+            except urllib.error.HTTPError as error:
+                if error.code != 500:
+                    raise
+                return False
+            return True
+
+        wait_for(is_ended, 60)
 
     def __enter__(self) -> Airflow:
         return self

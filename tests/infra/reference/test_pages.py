@@ -160,7 +160,7 @@ def test_every_variable_that_the_code_reads_is_a_setting():
 
 def test_every_type_container_and_method_of_the_language_is_documented():
     text = page("language")
-    never_written = ("Constant", "ParamRef", "Params", "Record")
+    never_written = ("Constant", "LookupTable", "ParamRef", "Params", "Record")
     assert [name for name in api if name not in never_written and not re.search(rf"\b{name}\b", text)] == []
     for container, methods in METHODS.items():
         part = re.split(r"\n#", text.partition(f"### `{container.__name__}[")[2])[0]
