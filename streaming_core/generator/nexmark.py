@@ -212,8 +212,8 @@ def _letters(draws: Draws, d: int, most: int, between: bytes = b"") -> pa.Array:
 def _extra(draws: Draws, d: int, average: int, columns: Iterable[pa.Array]) -> pa.Array:
     """Draw texts that fill a row with these columns to an average number of bytes, 20 % more or less."""
     used = sum(np.diff(np.frombuffer(column.buffers()[1], np.int32)) for column in columns)
-    wanted = np.maximum(average - used, 0) * np.ones(len(draws), np.int64)
-    sizes = wanted - wanted // 5 + draws.below(d, np.maximum(wanted * 2 // 5, 1))
+    rest = np.maximum(average - used, 0) * np.ones(len(draws), np.int64)
+    sizes = rest - rest // 5 + draws.below(d, np.maximum(rest * 2 // 5, 1))
     return _written(draws, d + 1, sizes, average * 6 // 5 + 1, b"")
 
 

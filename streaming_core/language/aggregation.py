@@ -23,6 +23,7 @@ from streaming_core.language import generated
 from streaming_core.language.agg import ROWS, Aggregate
 from streaming_core.language.declaration import check_field, declares
 from streaming_core.language.extent import CountWindow, Extent, in_units
+from streaming_core.language.generated import indented
 from streaming_core.language.record import (
     Array,
     Counter,
@@ -181,7 +182,7 @@ class WindowedStream:
                 update += part.update
             else:
                 names[f"_{column}_where"] = generated.named(where, f"{column}_where")
-                update += [f"if _{column}_where(row):", *_indented([*part.update])]
+                update += [f"if _{column}_where(row):", *indented([*part.update])]
         return self._declared(
             "aggregate",
             {column: part.state for column, part in parts.items() if part.state is not None}
@@ -344,7 +345,7 @@ class WindowedStream:
         """Return the update function that emits the result again for a late row; None if windows take no late rows."""
         if self._whole_delay is None:
             return None
-        body = [*update, f"if window.end <= row.{_WATERMARK}:", *_indented(emission)]
+        body = [*update, f"if window.end <= row.{_WATERMARK}:", *indented(emission)]
         return self._written(f"{name}_again(row, window, state, out)", body, names)
 
     def _marked(self, name: str) -> Any:
@@ -442,7 +443,7 @@ class WindowedStream:
             update = ["state.row_ts = row.ts", *update]
             if keys:
                 copies = [f"state.row_{key} = row.{key}" for key in keys]
-                update = [f"if state.{ROWS} == 0:", *_indented(copies), *update]
+                update = [f"if state.{ROWS} == 0:", *indented(copies), *update]
         values |= {field: value for field, (_, value) in fields.items()}
         emit = f"out.emit({', '.join(f'{field}={value}' for field, value in values.items())})"
         emission = [loop, f"    {emit}"] if loop else [emit]
@@ -468,7 +469,7 @@ class WindowedStream:
 
     def _early(self, name: str, update: list[str], emission: list[str], names: dict[str, Any]) -> Callable:
         """Return the update function of a window that also emits results after every few rows."""
-        body = [*update, f"if state.{ROWS} % {self._every} == 0:", *_indented(emission)]
+        body = [*update, f"if state.{ROWS} % {self._every} == 0:", *indented(emission)]
         return self._written(f"{name}(row, window, state, out)", body, names)
 
     def _of_rows(
@@ -489,21 +490,18 @@ class WindowedStream:
         body, flush = [*update, f"state.{ROWS} += 1"], None
         if self._every is not None:
             test = f"state.{ROWS} % {self._every} == 0" if is_global else f"state.{ROWS} == {self._every}"
-            body += [f"if {test}:", *_indented([*emission, *zeros])]
+            body += [f"if {test}:", *indented([*emission, *zeros])]
         if is_global and emission:
-            flush = self._written(f"{name}_result(state, out)", [f"if state.{ROWS} > 0:", *_indented(emission)], names)
+            flush = self._written(f"{name}_result(state, out)", [f"if state.{ROWS} > 0:", *indented(emission)], names)
         function = self._written(f"{name}(row, state, out)", body, names)
         stream = self._stream.key_by(*self._keys.fields) if self._keys.fields else self._stream
         return stream.process(function, state=kept, output=output, flush=flush)
 
     def _written(self, head: str, body: list[str], names: dict[str, Any]) -> Callable:
         """Compile a function from its head and body, which can use these names and `app`."""
-        text = "\n".join([f"def {head}:", *_indented(body), ""])
-        return generated.function(self._stream._module, text, {**names, "app": self._stream._app})
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+        return generated.function(
+            self._stream._module, generated.source(head, body), {**names, "app": self._stream._app}
+        )
 
 
 def as_text(units: int | str) -> str:

@@ -36,6 +36,16 @@ def function(module: str, text: str, names: dict[str, Any] | None = None) -> Cal
     return compiled
 
 
+def source(head: str, body: list[str]) -> str:
+    """The source of a function: its name with its arguments, and its lines."""
+    return "\n".join([f"def {head}:", *indented(body), ""])
+
+
+def indented(lines: list[str]) -> list[str]:
+    """The lines of a block."""
+    return [f"    {line}" for line in lines]
+
+
 def like(function: Callable, text: str, line: int) -> Callable:
     """Compile a function that is a user's function in another form: it sees the same names, and has the same place.
 

@@ -39,6 +39,7 @@ from streaming_core.language import generated
 from streaming_core.language.agg import ROWS
 from streaming_core.language.aggregation import as_text, late_rows
 from streaming_core.language.extent import in_units, rolling, session
+from streaming_core.language.generated import indented, source
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Nullable, Queue, Record, Scalar, Set, Text, boolean, i64
@@ -209,7 +210,7 @@ class Join:
         """
         same = ", ".join(f"{field}=row.{own}" for field, own in zip(self.on, self.key_of(number), strict=True))
         if not self.band:
-            return f"def {self.name}_keys_{number}(row, keys):\n    keys.add({same})\n"
+            return source(f"{self.name}_keys_{number}(row, keys)", [f"keys.add({same})"])
         left, (right, distance) = next(iter(self.band.items()))
         value = f"row.{(left, right)[number]}"
         same += ", " if same else ""
@@ -219,10 +220,10 @@ class Join:
             width = distance * (1 + 1e-6) if distance * 2.0**31 > 0 else 1.0
             most = min(width * 2.0**31, sys.float_info.max)
             lines.insert(0, f"at = int(min(max({value}, {-most!r}), {most!r}) // {width!r})")
-            lines = [f"if {value} == {value}:", *(f"    {line}" for line in lines)]
+            lines = [f"if {value} == {value}:", *indented(lines)]
         else:
             lines.insert(0, f"at = {value} // {max(int(distance), 1)}")
-        return "\n    ".join([f"def {self.name}_keys_{number}(row, keys):", *lines]) + "\n"
+        return source(f"{self.name}_keys_{number}(row, keys)", lines)
 
     def update(self, number: int) -> str:
         """Return the source of the update function of one stream: the row meets those of the other, and is kept."""
@@ -249,8 +250,8 @@ class Join:
             lines.append("is_matched = False")
             pair.append("is_matched = True")
         if conditions:
-            pair = [f"if {' and '.join(conditions)}:", *_indented(pair)]
-        lines += ["for i in range(len(kept)):", *_indented(pair)]
+            pair = [f"if {' and '.join(conditions)}:", *indented(pair)]
+        lines += ["for i in range(len(kept)):", *indented(pair)]
         values = [f"{field}=row.{field}" for field in self.kept[number]]
         if is_marked[0]:
             lines += [f"{own}.{ROWS} += 1", "if is_matched:", f"    {own}.matched.add({own}.{ROWS})"]
@@ -258,13 +259,13 @@ class Join:
         if self.gap is None:
             lines += _forgotten(own, "window.start", [])
         lines.append(f"{own}.rows.append({', '.join(values)})")
-        return _function(f"{self.name}{'' if number == 0 else '_right'}(row, window, lefts, rights, out)", lines)
+        return source(f"{self.name}{'' if number == 0 else '_right'}(row, window, lefts, rights, out)", lines)
 
     @property
     def result(self) -> str:
         """The source of the function that emits the rows without a match once their key has had no row for the gap."""
         ts = f"window.end - {self.delay}" + (f" - {self.gap}" if self.gap == FOREVER else "")
-        return _function(f"{self.name}_result(window, lefts, rights, out)", self._unmatched(ts))
+        return source(f"{self.name}_result(window, lefts, rights, out)", self._unmatched(ts))
 
     def _unmatched(self, ts: str) -> list[str]:
         """The statements that emit all rows without a match."""
@@ -274,7 +275,7 @@ class Join:
             each = [f"for i in range(len({own}.rows)):"]
             emit = self._alone(side, ts, f"{own}.rows[i]")
             if self.span is None:
-                lines += [f"if len({other}.rows) == 0:", *_indented([*each, f"    {emit}"])]
+                lines += [f"if len({other}.rows) == 0:", *indented([*each, f"    {emit}"])]
             else:
                 lines += [*each, f"    if not ({own}.rows[i].{self.number} in {own}.matched):", f"        {emit}"]
         return lines
@@ -306,25 +307,17 @@ class Join:
         clear = [f"{own}.rows.clear()" for own in SIDES]
         return [
             f"if lefts.has_row and row.ts - lefts.latest_row >= {self.gap}:",
-            *_indented([*self._unmatched("row.ts"), *clear]),
+            *indented([*self._unmatched("row.ts"), *clear]),
             "if not lefts.has_row or row.ts > lefts.latest_row:",
             "    lefts.has_row = True",
             "    lefts.latest_row = row.ts",
         ]
 
 
-def _function(head: str, lines: list[str]) -> str:
-    return "\n".join([f"def {head}:", *_indented(lines), ""])
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
 def _forgotten(side: str, horizon: str, before: list[str]) -> list[str]:
     """The statements that remove the oldest rows of a side, with what happens before each goes."""
     lines = [f"while len({side}.rows) > 0 and {side}.rows[0].ts < {horizon}:"]
-    return [*lines, *_indented([*before, f"{side}.rows.popleft()"])]
+    return [*lines, *indented([*before, f"{side}.rows.popleft()"])]
 
 
 class Pairs(Stream):
@@ -396,8 +389,8 @@ def joined(
     join.check()
     output = join.output
 
-    def written(source: Callable[[int], str]) -> tuple[Callable, ...]:
-        return tuple(generated.function(app._module, source(number), {"app": app}) for number in range(2))
+    def written(text: Callable[[int], str]) -> tuple[Callable, ...]:
+        return tuple(generated.function(app._module, text(number), {"app": app}) for number in range(2))
 
     streams = app.connect(left, right)
     is_same = not band and all(field == other for field, other in on.items())

@@ -15,6 +15,7 @@ from typing import Any
 
 from streaming_core.errors import BadInput, unknown
 from streaming_core.language import generated
+from streaming_core.language.generated import indented, source
 from streaming_core.language.keys import is_key
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import FieldType, Nullable, Record, Scalar, Text, boolean
@@ -122,7 +123,7 @@ def operator(app: Any, inputs: list[Operator], table: LookupTable, on: str, how:
             f"size = len(_{table.key})",
             f"low = row.{on} - _{table.key}[0] if size > 0 else 0",
             f"if low < 0 or low >= size or _{table.key}[low] != row.{on}:",
-            *(f"    {line}" for line in search),
+            *indented(search),
         ]
     lines += [
         f"if low < size and {_item(table.key, key, 'low')} == row.{on}:",
@@ -130,8 +131,7 @@ def operator(app: Any, inputs: list[Operator], table: LookupTable, on: str, how:
     ]
     if how == "left":
         lines += ["else:", f"    out.emit(row, {', '.join(nulls)})"]
-    text = "\n    ".join([f"def {name}(row, out):", *lines]) + "\n"
-    functions = {"map": generated.function(app._module, text, names)}
+    functions = {"map": generated.function(app._module, source(f"{name}(row, out)", lines), names)}
     return Operator("stateless", name, inputs, Record(name, fields, None), functions)
 
 

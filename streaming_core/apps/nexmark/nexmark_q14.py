@@ -23,8 +23,8 @@ def count_c(bid):
     return n
 
 
-wanted = bids.filter(lambda bid: 1_000_000_000 < 908 * bid.price < 50_000_000_000)
-wanted.select(
+middle = bids.filter(lambda bid: 1_000_000_000 < 908 * bid.price < 50_000_000_000)
+middle.select(
     "auction",
     "bidder",
     "ts",

@@ -7,12 +7,12 @@ app = App("nexmark_q22", params=nexmark.PARAMS, reads="NEXMark, query 22")
 bids = nexmark.streams(app).bids
 
 
-def part(url, wanted):
+def part(url, number):
     """Return a part of an address between two slashes, or an empty text."""
     for one in url.split("/"):
-        if wanted == 0:
+        if number == 0:
             return one
-        wanted -= 1
+        number -= 1
     return b""
 
 
