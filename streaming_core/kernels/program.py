@@ -169,7 +169,8 @@ class Program:
                 bounds = emits(operator.functions[role])
                 entry["emits"] = [bounds.least, bounds.most]
             if operator.state is not None:
-                entry["state_size"] = records[operator.state].state[1]
+                state = records[operator.state]
+                entry |= {"state_size": state.state[1], "growing": state.growing}
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
             if operator.kind == "partitioned":
                 entry["key"] = [_column(records[operator.input], field) for field in operator.key]
@@ -192,6 +193,11 @@ class Program:
             streams.append({"ts": _column(records[rows], "ts"), **kernels})
         return {
             "state_size": begins[-1],
+            "growing": [
+                container | {"offset": begin + container["offset"]}
+                for begin, state in zip(begins, states, strict=False)
+                for container in state.growing
+            ],
             "window": {
                 "single": window.kind != "multi",
                 "session": window.kind == "session",
@@ -202,11 +208,6 @@ class Program:
                 "most": bounds.most,
                 "every": bounds.every,
                 "bag": not bounds.is_set,
-                "growing": [
-                    container | {"offset": begin + container["offset"]}
-                    for begin, state in zip(begins, states, strict=False)
-                    for container in state.growing
-                ],
                 "merge": list(window.merge) if window.kind == "multi" and bounds.every is None else [],
                 "of": list(window.streams),
                 "streams": streams,

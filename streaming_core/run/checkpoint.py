@@ -52,7 +52,7 @@ class Checkpoint:
         cpu_seconds: Processor time of the engine so far.
         resumed: Events from which the run has resumed.
         about: Facts that must be the same in the run that resumes: JSON values by name.
-        images: The bytes of every table, from the runtime.
+        images: The parts of the state, each with the name of its table or operator (runtime/ABI.md).
     """
 
     read: tuple[int, int]
@@ -61,7 +61,7 @@ class Checkpoint:
     cpu_seconds: float
     resumed: list[int]
     about: dict[str, Any]
-    images: list[bytes] = field(repr=False)
+    images: list[tuple[str, bytes]] = field(repr=False)
 
     @property
     def events(self) -> int:
@@ -103,8 +103,8 @@ class Checkpoints:
         if checkpoint.parts > self._kept:
             sync(self.folder / "outputs")
         self._kept = checkpoint.parts
-        head = asdict(checkpoint) | {"images": [len(image) for image in checkpoint.images]}
-        body = [json.dumps(head, sort_keys=True).encode() + b"\n", *checkpoint.images]
+        head = asdict(checkpoint) | {"images": [(name, len(image)) for name, image in checkpoint.images]}
+        body = [json.dumps(head, sort_keys=True).encode() + b"\n", *(image for _, image in checkpoint.images)]
         digest = hashlib.sha256()
         for piece in body:
             digest.update(piece)
@@ -209,8 +209,10 @@ def read(path: Path) -> Checkpoint | None:
         raise damaged(path.parent, "its digest is wrong")
     line, _, rest = body.partition(b"\n")
     head = json.loads(line)
-    ends = [sum(head["images"][: i + 1]) for i in range(len(head["images"]))]
-    images = [rest[end - size : end] for size, end in zip(head["images"], ends, strict=True)]
+    images, end = [], 0
+    for name, size in head["images"]:
+        images.append((name, rest[end : end + size]))
+        end += size
     return Checkpoint(**head | {"read": tuple(head["read"]), "images": images})
 
 

@@ -297,7 +297,8 @@ class _Progress:
         """Make a checkpoint if enough events were processed since the last one."""
         if self._durable is None or self.position.total[0] - self._saved < self._durable.interval:
             return
-        standing, images = self._engine.runtime.checkpoint()
+        standing, images = self._engine.runtime.standing(), []
+        self._engine.runtime.images(lambda name, _, image: images.append((name, image)))
         about, resumed = self._durable.about, self._durable.resumed
         read = self.position.total
         self._durable.save(checkpoint.Checkpoint(read, 0, json.loads(standing), self.spent.cpu, resumed, about, images))

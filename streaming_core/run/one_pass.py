@@ -173,7 +173,8 @@ def _save(
     """Make a checkpoint at a position."""
     if writer is not None:
         writer.cut()
-    standing, images = engine.runtime.checkpoint()
+    standing, images = engine.runtime.standing(), []
+    engine.runtime.images(lambda name, _, image: images.append((name, image)))
     parts = writer.parts if writer is not None else 0
     durable.save(Checkpoint(read, parts, json.loads(standing), cpu_seconds, durable.resumed, durable.about, images))
 
@@ -214,10 +215,11 @@ class PassEngine:
     def __enter__(self) -> PassEngine:
         """Bring tables and states to their start."""
         try:
+            load_tables(self.runtime, self._program)
             if self._last is not None:
-                self.runtime.resume(json.dumps(self._last.standing), self._last.images)
-            else:
-                load_tables(self.runtime, self._program)
+                for name, image in self._last.images:
+                    self.runtime.restore(name, image)
+                self.runtime.resume(json.dumps(self._last.standing))
         except BaseException:
             self.runtime.stop()
             raise

@@ -18,6 +18,9 @@ pub trait Reconfigurable: Send + Sync {
     fn is_settled(&self) -> bool;
 }
 
+/// Receives parts of the state, see `Executor::images`.
+pub type TakeNamed<'a> = &'a mut dyn FnMut(&str, usize, &[u64]) -> Result<(), RunError>;
+
 /// Processes one run: blocks in order, then `finish` once. After an error nothing but `metrics` may be called.
 pub trait Executor: Send {
     /// Processes a block and returns when all its outputs are delivered.
@@ -47,15 +50,23 @@ pub trait Executor: Send {
         Err(RunError::Invalid(format!("there is no table {index}")))
     }
 
-    /// A checkpoint between blocks: the position of the run, and an image of every table. `resume` continues from it.
-    fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
-        Err(RunError::Invalid("this executor does not support checkpoints".into()))
+    /// Where the run stands, between blocks.
+    fn standing(&self) -> Result<Standing, RunError> {
+        Err(RunError::Invalid("this executor makes no checkpoints".into()))
     }
 
-    /// Continues from a checkpoint of the same program, before the first block and instead of `load_table`.
-    fn resume(&mut self, _standing: Standing, _images: &[&[u8]]) -> Result<(), RunError> {
-        Err(RunError::Invalid("this executor does not support checkpoints".into()))
+    /// The state between blocks, in parts (`state/image.rs`): `take` receives the name of a table or an operator, the number of a
+    /// part, and its image.
+    fn images(&self, _take: TakeNamed) -> Result<(), RunError> {
+        Err(RunError::Invalid("this executor makes no checkpoints".into()))
     }
+
+    /// Takes a part of the state, before the first block and after `load_table`. The executor of a share leaves out the keys of
+    /// others.
+    fn restore(&mut self, name: &str, image: &[u64]) -> Result<(), RunError>;
+
+    /// Goes on from where another run stood, whatever its executor, once the state is restored.
+    fn resume(&mut self, standing: &Standing) -> Result<(), RunError>;
 
     /// A handle of an operator by its name, if its replicas can change.
     fn reconfigurable(&self, _operator: &str) -> Option<Box<dyn Reconfigurable>> {

@@ -267,21 +267,50 @@ impl Engine {
         exported(py, guarded(|| executor.table(index))?)
     }
 
-    /// Returns `(standing, images)`: the position of the run, as JSON, and an image of every table.
-    fn checkpoint<'py>(&mut self, py: Python<'py>) -> PyResult<(String, Vec<Bound<'py, PyBytes>>)> {
+    /// Returns the position of the run between blocks, as JSON, for `resume`.
+    fn standing(&mut self) -> PyResult<String> {
         let executor = self.running()?;
-        let (standing, images) = guarded(|| executor.checkpoint())?;
-        let standing = serde_json::to_string(&standing).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok((standing, images.iter().map(|image| PyBytes::new(py, image)).collect()))
+        let standing = guarded(|| executor.standing())?;
+        serde_json::to_string(&standing).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// Continues from a checkpoint, before the first block and instead of loading tables.
-    fn resume(&mut self, standing: &str, images: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
+    /// Calls `take(name, part, image)` for each part of the state that has something: the name of a table or an operator, the
+    /// number of the part, and bytes for `restore`.
+    fn images(&mut self, py: Python<'_>, take: &Bound<'_, PyAny>) -> PyResult<()> {
+        let executor = self.running()?;
+        let mut raised = None;
+        let outcome = guarded(|| {
+            executor.images(&mut |name, part, image| {
+                // SAFETY: words are bytes.
+                let bytes = unsafe { std::slice::from_raw_parts(image.as_ptr().cast::<u8>(), 8 * image.len()) };
+                take.call1((name, part, PyBytes::new(py, bytes))).map(|_| ()).map_err(|error| {
+                    raised = Some(error);
+                    RunError::Stopped
+                })
+            })
+        });
+        raised.map_or(outcome, Err)
+    }
+
+    /// Takes a part of the state, after `load_table` and before the first block.
+    fn restore(&mut self, name: &str, image: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = Bytes::of(image, "image")?;
+        if !bytes.len().is_multiple_of(8) {
+            return Err(PyValueError::new_err("an image is a whole number of words"));
+        }
+        let mut words = vec![0_u64; bytes.len() / 8];
+        // SAFETY: the buffer is held, and Python does not run meanwhile: the GIL is not released.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.pointer(), words.as_mut_ptr().cast(), bytes.len()) };
+        let executor = self.running()?;
+        guarded(|| executor.restore(name, &words))
+    }
+
+    /// Goes on from a position, whatever the executor of that run, once all parts are restored.
+    fn resume(&mut self, standing: &str) -> PyResult<()> {
         let standing: Standing =
             serde_json::from_str(standing).map_err(|error| PyValueError::new_err(format!("standing: {error}")))?;
-        let images: Vec<&[u8]> = images.iter().map(|image| image.as_bytes()).collect();
         let executor = self.running()?;
-        guarded(|| executor.resume(standing, &images))
+        guarded(|| executor.resume(&standing))
     }
 
     /// Returns a handle that changes the replicas of a windowed operator while the engine is at work.
@@ -314,7 +343,7 @@ impl Engine {
     }
 }
 
-/// Deals the rows of a windowed operator to shares of its keys.
+/// Deals the rows of an operator with keys to shares of them.
 #[pyclass(module = "streaming_core._runtime")]
 struct Dealer(share::Dealer, usize, #[expect(dead_code, reason = "held as long as the dealer")] Bytes);
 

@@ -7,12 +7,12 @@ use crate::dataflow::operator::Chain;
 use crate::dataflow::windowed::control::Offered;
 use crate::dataflow::windowed::{PARALLELISMS, Replicated};
 use crate::error::RunError;
-use crate::executor::{Executor, Reconfigurable};
+use crate::executor::{Executor, Reconfigurable, TakeNamed};
 use crate::interruption;
 use crate::output::clock::{Arrivals, Clock, Running};
 use crate::output::counters::Counters;
 use crate::output::delivered::{Delivered, metrics};
-use crate::output::metrics::Metrics;
+use crate::output::metrics::{Metrics, Standing};
 use crate::output::ranges::merged;
 use crate::output::sink::{Preparer, Sink};
 use crate::program::Program;
@@ -402,6 +402,67 @@ impl<W: Work> Executor for Dataflow<W> {
             binding: self.team.binding(),
             ..metrics(self.frame.delivered.iter().map(delivered))
         }
+    }
+
+    fn standing(&self) -> Result<Standing, RunError> {
+        let Metrics { counters, processing, end_to_end, .. } = self.metrics();
+        // SAFETY: no thread is at work.
+        let of_sink = |sink| unsafe { self.frame.deliver(sink, |delivered| delivered.sink.so_far()) };
+        let mut delivered = of_sink(0);
+        (1..self.frame.delivered.len()).for_each(|sink| delivered.join(&of_sink(sink)));
+        // SAFETY: as above.
+        let windows = self.windows().map(|windowed| (windowed.operator.name.clone(), unsafe { windowed.standing() }));
+        Ok(Standing {
+            events: self.events,
+            nanoseconds: self.clock.nanoseconds(),
+            counters,
+            chosen: BTreeMap::new(),
+            delivered,
+            processing: processing.counts(),
+            end_to_end: end_to_end.counts(),
+            windows: windows.collect(),
+        })
+    }
+
+    fn images(&self, take: TakeNamed) -> Result<(), RunError> {
+        let Frame { chain, lanes, .. } = &self.frame;
+        for (lanes, &index) in lanes.iter().zip(&chain.stateful) {
+            let operator = &chain.operators[index];
+            // SAFETY: no thread is at work.
+            unsafe { lanes.images(operator, &mut |part, image| take(&operator.name, part, image)) }?;
+        }
+        for windowed in self.windows() {
+            // SAFETY: as above.
+            unsafe { windowed.images(&mut |part, image| take(&windowed.operator.name, part, image)) }?;
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, name: &str, image: &[u64]) -> Result<(), RunError> {
+        if let Some(windowed) = self.windows().find(|windowed| windowed.operator.name == name) {
+            // SAFETY: no thread has been at work.
+            return unsafe { windowed.restore(image) };
+        }
+        let Frame { chain, lanes, .. } = &mut self.frame;
+        let stage = chain.stateful.iter().position(|&index| chain.operators[index].name == name);
+        let stage = stage.ok_or_else(|| RunError::Invalid(format!("operator {name} has no state")))?;
+        // SAFETY: as above.
+        unsafe { lanes[stage].restore(&chain.operators[chain.stateful[stage]], image, |_| true) }
+    }
+
+    fn resume(&mut self, standing: &Standing) -> Result<(), RunError> {
+        for windowed in self.windows() {
+            let known = standing.windows.get(&windowed.operator.name);
+            let known = known.ok_or_else(|| RunError::Invalid(format!("{} stands nowhere", windowed.operator.name)))?;
+            // SAFETY: no thread has been at work.
+            unsafe { windowed.resume(known) }?;
+        }
+        self.events = standing.events;
+        self.flushed = standing.counters;
+        self.clock = Clock::after(standing.nanoseconds);
+        // SAFETY: as above.
+        unsafe { self.frame.deliver(0, |delivered| delivered.resume(standing)) };
+        Ok(())
     }
 
     fn reconfigurable(&self, operator: &str) -> Option<Box<dyn Reconfigurable>> {

@@ -11,9 +11,10 @@ use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::column::ColumnKind;
 use crate::rows::view::Rows;
+use crate::state::image::{PARTS, Reader, Take, part_of, put_key};
 use crate::state::key_group::{GROUPS, group};
 use crate::state::key_range::KeyRanges;
-use crate::state::keyed::{KeyRef, KeyedRows, KeyedState, unpacked};
+use crate::state::keyed::{KeyRef, KeyedRows, KeyedState, is_text, split, unpacked};
 use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
@@ -150,6 +151,91 @@ impl Lanes {
         // Each lane is sorted already, which a stable sort makes use of.
         all.sort_by_key(|&(key, ..)| key);
         all
+    }
+}
+
+impl Lanes {
+    /// The states of `operator` in parts.
+    ///
+    /// # Errors
+    /// `Memory`: there is none; and those of `take`.
+    ///
+    /// # Safety
+    /// The lanes are the operator's, and no thread uses them.
+    pub unsafe fn images(&self, operator: &Operator, take: Take) -> Result<(), RunError> {
+        let (shape, mut image) = (operator.shape(), Vec::new());
+        let mut parts: [Vec<*mut u8>; PARTS] = std::array::from_fn(|_| Vec::new());
+        for lane in &self.lanes {
+            // SAFETY: as the caller says.
+            lane.with(|lane| match unsafe { &(*lane).states } {
+                LaneStates::Keyed(keyed) => {
+                    keyed.entries().for_each(|(hash, entry)| parts[part_of(hash)].push(entry));
+                    Ok(())
+                }
+                // SAFETY: as above.
+                LaneStates::Single(state) => unsafe {
+                    shape.put(state.as_ptr().cast(), &mut image)?;
+                    take(0, &image)
+                },
+            })?;
+        }
+        for (part, entries) in parts.into_iter().enumerate().filter(|(_, entries)| !entries.is_empty()) {
+            image.clear();
+            for entry in entries {
+                // SAFETY: entries of this operator.
+                unsafe {
+                    let (key, state) = split(&operator.key, entry);
+                    put_key(key, &mut image);
+                    shape.put(state, &mut image)?;
+                }
+            }
+            take(part, &image)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the states of an image, as far as `has` says of the hash of their key.
+    ///
+    /// # Errors
+    /// `Memory`: there is none.
+    ///
+    /// # Safety
+    /// The lanes and the image are the operator's, and no thread uses the lanes. No key is there yet.
+    pub unsafe fn restore(
+        &mut self,
+        operator: &Operator,
+        image: &[u64],
+        has: impl Fn(u64) -> bool,
+    ) -> Result<(), RunError> {
+        let (shape, mut image, mut ignored) = (operator.shape(), Reader(image), vec![0_u64; operator.state_size / 8]);
+        let (mut nowhere, count) = (Arena::new(), self.lanes.len());
+        while !image.is_done() {
+            let (number, key) = match &operator.key[..] {
+                [] => (0, None),
+                fields => {
+                    let key = image.key(is_text(fields))?;
+                    let hash = key.hash();
+                    if !has(hash) {
+                        // SAFETY: room for a state.
+                        unsafe { shape.take(&mut image, ignored.as_mut_ptr().cast(), |bytes| nowhere.alloc(bytes)) }?;
+                        continue;
+                    }
+                    (lane_of(hash, count), Some(key))
+                }
+            };
+            // SAFETY: as the caller says.
+            unsafe {
+                self.with(number, |Lane { states, arena }| {
+                    let state = match (states, key) {
+                        (LaneStates::Keyed(keyed), Some(key)) => keyed.add(key)?,
+                        (LaneStates::Single(state), None) => state.as_mut_ptr().cast(),
+                        _ => unreachable!("lanes have keys if the operator has"),
+                    };
+                    shape.take(&mut image, state, |bytes| arena.alloc(bytes))
+                })
+            }?;
+        }
+        Ok(())
     }
 }
 

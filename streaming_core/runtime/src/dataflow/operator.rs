@@ -10,11 +10,12 @@ use std::ops::Range;
 
 use crate::error::RunError;
 use crate::program::kernel::{BatchContext, Kernel, Raised};
-use crate::program::{Key, OperatorKind, Origin, Program};
+use crate::program::{Growing, Key, OperatorKind, Origin, Program};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
 use crate::rows::union::union;
 use crate::rows::view::Rows;
+use crate::state::image::RowShape;
 use crate::threads::sync::Arc;
 
 /// One operator of a chain.
@@ -34,6 +35,7 @@ pub struct Operator {
     /// Partitioned operators: the fields of the key in the input rows.
     pub key: Vec<Key>,
     pub state_size: usize,
+    growing: Vec<Growing>,
     /// Memory for new texts, if operators make any.
     texts: Option<Arc<Texts>>,
 }
@@ -77,6 +79,7 @@ impl Chain {
                 emits: operator.emits,
                 key: operator.key.clone(),
                 state_size: operator.state_size,
+                growing: operator.growing.clone(),
                 texts: program.texts.clone(),
             });
         }
@@ -211,6 +214,11 @@ pub fn truncate(rows: &mut RowBuffer, seq: i64) {
 }
 
 impl Operator {
+    /// The shape of its states.
+    pub fn shape(&self) -> RowShape<'_> {
+        RowShape { bytes: self.state_size, growing: &self.growing }
+    }
+
     pub fn has_flush(&self) -> bool {
         self.flush.is_some()
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::output::clock::Arrivals;
 use crate::output::delivery::Delivery;
 use crate::output::latency::Latencies;
-use crate::output::metrics::Metrics;
+use crate::output::metrics::{Metrics, Standing};
 use crate::output::sink::Sink;
 
 /// The list has room for so many deliveries before it moves; the delivery that makes it move pays for that.
@@ -49,6 +49,13 @@ impl Delivered {
     /// From now on the list notes deliveries, if `noted`.
     pub fn with_deliveries(self, noted: bool) -> Self {
         Self { deliveries: noted.then(|| Vec::with_capacity(NOTED)), ..self }
+    }
+
+    /// Goes on from where another run stood.
+    pub fn resume(&mut self, standing: &Standing) {
+        self.sink.go_on(standing.delivered);
+        self.processing = Latencies::of(&standing.processing);
+        self.end_to_end = Latencies::of(&standing.end_to_end);
     }
 
     /// Notes, if that is wanted, that events up to `event` are finished; times as for `record`.

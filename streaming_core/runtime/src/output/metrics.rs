@@ -10,7 +10,17 @@ use crate::output::digest::Digest;
 use crate::output::latency::Latencies;
 use crate::output::sink::Tally;
 
-/// What a checkpoint keeps beside the tables: where the run stands, and what its figures go on from.
+/// Where a windowed operator stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowStanding {
+    /// The words of its watermark (`dataflow/windowed/watermark.rs`).
+    pub watermark: Vec<i64>,
+    /// Rows that came too late.
+    pub late: u64,
+}
+
+/// What a checkpoint has beside the state: where the run stands, and what its figures go on from. It is the same for all executors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standing {
@@ -24,6 +34,8 @@ pub struct Standing {
     /// `Latencies::counts`.
     pub processing: Vec<(u64, u64)>,
     pub end_to_end: Vec<(u64, u64)>,
+    /// By windowed operator.
+    pub windows: BTreeMap<String, WindowStanding>,
 }
 
 /// A run's figures; ABI.md describes the JSON.

@@ -336,6 +336,17 @@ pub struct Tally {
     in_order: bool,
 }
 
+impl Tally {
+    /// Adds what another sink has delivered, of other events.
+    pub fn join(&mut self, other: &Self) {
+        if other.last > self.last {
+            (self.last, self.sub) = (other.last, other.sub);
+        }
+        self.digest += other.digest;
+        self.in_order &= other.in_order;
+    }
+}
+
 /// Takes batches of outputs one after the other, in the order of delivery.
 #[derive(Debug)]
 pub struct Sink {

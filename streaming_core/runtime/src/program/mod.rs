@@ -112,6 +112,9 @@ pub struct OperatorSpec {
     /// For a windowed operator, the size of all states of a key.
     #[serde(default)]
     pub state_size: usize,
+    /// The growing containers of a key's state, or of its states in a window, with offsets from the first one.
+    #[serde(default)]
+    pub growing: Vec<Growing>,
     #[serde(default)]
     pub window: Option<WindowSpec>,
 }
@@ -140,9 +143,6 @@ pub struct WindowSpec {
     pub every: Option<i64>,
     /// Whether a key that a row has twice counts twice.
     pub bag: bool,
-    /// The growing containers of a key's states, with offsets from the first state.
-    #[serde(default)]
-    pub growing: Vec<Growing>,
     /// How the states of a key in two parts of a window become one, word by word; empty: they cannot.
     #[serde(default)]
     pub merge: Vec<Merge>,
@@ -373,9 +373,6 @@ impl Program {
                 return invalid("a kernel is missing");
             }
         }
-        if !window.growing.iter().all(|head| head.fits(operator.state_size) && head.offset.is_multiple_of(8)) {
-            return invalid("a container lies outside the states");
-        }
         if !window.merge.is_empty()
             && (window.single
                 || window.every.is_some()
@@ -406,6 +403,9 @@ impl Program {
         }
         for (index, operator) in self.operators.iter().enumerate() {
             let name = &operator.name;
+            if !operator.growing.iter().all(|head| head.fits(operator.state_size) && head.offset.is_multiple_of(8)) {
+                return invalid(format!("{name}: a container lies outside the states"));
+            }
             if let Some(window) = &operator.window {
                 self.check_window(operator, window, index).map_err(RunError::Invalid)?;
                 continue;

@@ -22,7 +22,7 @@ use crate::memory::fallible;
 use crate::program::kernel::{Find, IndexHeader, row};
 use crate::program::{IndexSpec, KeyKind};
 use crate::state::key_group::{SHORT, hash_i64};
-use crate::state::keyed::TextKey;
+use crate::state::keyed::{KeyRef, TextKey};
 use crate::state::states::Keys;
 use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 
@@ -163,10 +163,6 @@ impl KeyIndex {
     pub fn set_initial(&self, bytes: &[u8]) -> Result<(), RunError> {
         let set = self.initial.set(bytes.into());
         set.map_err(|_| RunError::Invalid("the initial row of a table was set before".into()))
-    }
-
-    pub fn initial(&self) -> &[u8] {
-        self.initial.get().map_or(&[], |bytes| bytes)
     }
 
     fn size(&self) -> usize {
@@ -336,6 +332,23 @@ impl KeyIndex {
             _ => return Err(invalid("are of another type")),
         }
         Ok(())
+    }
+
+    /// The row of a key, which it inserts if it may; None: there is none. No other thread uses the table.
+    ///
+    /// # Errors
+    /// `Memory`: there is none for a new key.
+    pub fn row_of(&self, key: KeyRef) -> Result<Option<usize>, RunError> {
+        let row = match (key, &self.entries) {
+            (KeyRef::Integer(key), Entries::Integers(entries)) => self.integer(entries, key),
+            (KeyRef::Text(key), Entries::Texts(entries)) => self.text(entries, &TextKey::of(key)),
+            _ => row::ABSENT,
+        };
+        if row == row::NO_MEMORY {
+            Err(RunError::Memory("the keys of a table".into()))
+        } else {
+            Ok(usize::try_from(row).ok())
+        }
     }
 
     /// All keys, ascending, and the row of each. No other thread uses the table.

@@ -1,6 +1,7 @@
 //! State: shared tables, the containers in their rows, and keyed state.
 
 mod container;
+pub mod image;
 pub mod index;
 pub mod key_group;
 pub mod key_index;

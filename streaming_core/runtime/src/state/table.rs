@@ -1,7 +1,6 @@
 //! Shared tables: fixed rows that state transactions access by number, and the index of tables whose rows have keys.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::borrow::Cow;
 use std::ptr::null;
 
 use crate::error::RunError;
@@ -10,8 +9,9 @@ use crate::memory::placement::TableRows;
 use crate::program;
 use crate::program::KeyKind;
 use crate::program::kernel::IndexHeader;
-use crate::state::container::{ContainerHead, ENTRY, forget_places};
+use crate::state::image::{PARTS, Reader, RowShape, Take, part_of, put_key};
 use crate::state::key_index::KeyIndex;
+use crate::state::keyed::KeyRef;
 use crate::state::states::{Keys, States};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
@@ -169,84 +169,76 @@ impl Tables {
         })
     }
 
-    /// A table as it can be kept outside of this process. An indexed one begins with the initial row and the keys. Then come the
-    /// rows, with zeros for addresses, and the entries of their growing containers, row by row. The caller sees to it that no
-    /// thread runs.
-    pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
-        let table = self.layout(index)?;
-        let States { keys, states: mut rows } = self.copy(index)?;
-        let mut image = Vec::new();
-        if let Some(known) = self.index(index) {
-            pack(&[Cow::Borrowed(known.initial())], &mut image);
-            match keys {
-                // Tables have keys of one field.
-                Keys::None | Keys::Fields(_) => {}
-                Keys::Integers(keys) => {
-                    pack(&[Cow::Owned(keys.iter().flat_map(|key| key.to_le_bytes()).collect())], &mut image);
+    /// A table in parts: of keys, or of neighbouring rows, which then begin with the number of the first one. The caller sees to
+    /// it that no thread runs.
+    ///
+    /// # Errors
+    /// `Memory`: there is none; and those of `take`.
+    pub fn images(&self, index: usize, take: Take) -> Result<(), RunError> {
+        let (table, base, mut image) = (self.layout(index)?, self.bases[index], Vec::new());
+        let shape = shape_of(table);
+        let Some(known) = self.index(index) else {
+            for part in 0..PARTS {
+                let rows = table.rows * part / PARTS..table.rows * (part + 1) / PARTS;
+                if rows.is_empty() {
+                    continue;
                 }
-                Keys::Texts(keys) => {
-                    pack(&keys.iter().map(|key| Cow::Borrowed(&key[..])).collect::<Vec<_>>(), &mut image)
+                image.clear();
+                image.push(rows.start as u64);
+                for row in rows {
+                    // SAFETY: a row of this table, and no thread runs.
+                    unsafe { shape.put(base.add(row * table.stride), &mut image) }?;
                 }
+                take(part, &image)?;
             }
+            return Ok(());
+        };
+        let (keys, rows) = known.keys();
+        let key = |number: usize| match &keys {
+            Keys::Integers(keys) => KeyRef::Integer(keys[number]),
+            Keys::Texts(keys) => KeyRef::Text(&keys[number]),
+            Keys::None | Keys::Fields(_) => unreachable!("tables have keys of one field"),
+        };
+        let mut parts: [Vec<usize>; PARTS] = std::array::from_fn(|_| Vec::new());
+        (0..keys.len()).for_each(|number| parts[part_of(key(number).hash())].push(number));
+        for (part, numbers) in parts.iter().enumerate().filter(|(_, numbers)| !numbers.is_empty()) {
+            image.clear();
+            for &number in numbers {
+                put_key(key(number), &mut image);
+                // SAFETY: as above.
+                unsafe { shape.put(base.add(rows[number] * table.stride), &mut image) }?;
+            }
+            take(part, &image)?;
         }
-        let mut entries = Vec::new();
-        for (at, container) in heads(table, rows.len()) {
-            let head = ContainerHead::read(&rows[at..]);
-            forget_places(&mut rows[at..], container);
-            // SAFETY: the head is that of a kernels' container, and no kernel runs.
-            let live = unsafe { head.entries() }.map_err(|_| RunError::Memory("an image of the tables".into()))?;
-            entries.extend_from_slice(&live);
-        }
-        image.reserve_exact(rows.len() + entries.len());
-        image.extend_from_slice(&rows);
-        image.extend_from_slice(&entries);
-        Ok(image)
+        Ok(())
     }
 
-    /// Replaces all rows of a table, and gives them the containers of an image.
-    pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
-        let table = self.layout(index)?.clone();
+    /// Replaces the rows of an image, in a table that was loaded.
+    ///
+    /// # Errors
+    /// `Invalid`: the image has other rows than the table. `Memory`: there is none for it.
+    pub fn restore(&mut self, index: usize, image: &[u64]) -> Result<(), RunError> {
+        let (table, base, mut image) = (self.layout(index)?, self.bases[index], Reader(image));
         let unfit = || RunError::Invalid(format!("the image does not fit table {}", table.name));
-        let (mut keys, mut initial, mut image, mut bytes) = (Keys::None, Vec::new(), image, table.rows * table.stride);
-        if let Some(spec) = table.index {
-            initial = unpack(&mut image).filter(|pieces| pieces.len() == 1).ok_or_else(unfit)?.remove(0);
-            let pieces = unpack(&mut image).ok_or_else(unfit)?;
-            keys = match (spec.key, &pieces[..]) {
-                (KeyKind::Text, _) => Keys::Texts(pieces),
-                (KeyKind::Integer, [piece]) if piece.len().is_multiple_of(8) => {
-                    let word = |word: &[u8]| i64::from_le_bytes(word.try_into().expect("chunks have eight bytes"));
-                    Keys::Integers(piece.chunks_exact(8).map(word).collect())
-                }
-                _ => return Err(unfit()),
+        let shape = shape_of(table);
+        let mut next = if table.index.is_none() { image.words(1)?[0] as usize } else { 0 };
+        while !image.is_done() {
+            let row = match (self.index(index), table.index) {
+                (Some(known), Some(spec)) => known.row_of(image.key(spec.key == KeyKind::Text)?)?,
+                _ => Some(next),
             };
-            bytes = keys.len() * table.stride;
-        }
-        let (rows, mut entries) = image.split_at_checked(bytes).ok_or_else(unfit)?;
-        let mut rows = rows.to_vec();
-        for (at, container) in heads(&table, bytes) {
-            let head = ContainerHead::read(&rows[at..]);
-            if head.block != 0 || !head.is_sound(container.indexed) {
-                return Err(unfit());
-            }
-            let (these, others) = entries.split_at_checked(head.length * ENTRY).ok_or_else(unfit)?;
-            entries = others;
+            let row = row.filter(|&row| row < table.rows).ok_or_else(unfit)?;
+            next += 1;
             // SAFETY: `&mut self` means that no thread is at its arena.
             let alloc = |bytes| self.arenas[0].with_mut(|arena| unsafe { (*arena).alloc(bytes) });
-            let block = head.put_back(these, container.indexed, |key| key, alloc)?;
-            rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
+            // SAFETY: a row of this table, and no thread runs.
+            unsafe { shape.take(&mut image, base.add(row * table.stride), alloc) }?;
         }
-        if !entries.is_empty() {
-            return Err(unfit());
-        }
-        match self.index(index) {
-            Some(known) if known.inserts() => {
-                if !initial.is_empty() {
-                    self.load(index, &Keys::None, &initial)?;
-                }
-                self.enter(index, &keys, &rows)
-            }
-            _ => self.load(index, &keys, &rows),
-        }
+        Ok(())
+    }
+
+    pub fn name(&self, index: usize) -> &str {
+        &self.layouts[index].name
     }
 
     fn layout(&self, index: usize) -> Result<&program::TableSpec, RunError> {
@@ -258,35 +250,8 @@ impl Tables {
     }
 }
 
-/// Appends the number of pieces, and each with its length before it.
-fn pack(pieces: &[Cow<[u8]>], image: &mut Vec<u8>) {
-    image.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
-    for piece in pieces {
-        image.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-        image.extend_from_slice(piece);
-    }
-}
-
-/// Takes from an image what `pack` appended; None: it is not there.
-fn unpack(image: &mut &[u8]) -> Option<Vec<Vec<u8>>> {
-    let pieces = number(image)?;
-    (0..pieces).map(|_| number(image).and_then(|bytes| take(image, bytes)).map(<[u8]>::to_vec)).collect()
-}
-
-fn number(image: &mut &[u8]) -> Option<usize> {
-    usize::try_from(u64::from_le_bytes(take(image, 8)?.try_into().ok()?)).ok()
-}
-
-fn take<'a>(image: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = image.split_at_checked(bytes)?;
-    *image = rest;
-    Some(taken)
-}
-
-/// Where in so many bytes of a table's rows the heads of growing containers lie, row by row.
-fn heads(table: &program::TableSpec, bytes: usize) -> impl Iterator<Item = (usize, &program::Growing)> {
-    let rows = (0..bytes).step_by(table.stride);
-    rows.flat_map(move |row| table.growing.iter().map(move |head| (row + head.offset, head)))
+fn shape_of(table: &program::TableSpec) -> RowShape<'_> {
+    RowShape { bytes: table.stride, growing: &table.growing }
 }
 
 impl Drop for Tables {
@@ -302,6 +267,7 @@ impl Drop for Tables {
 mod tests {
     use super::*;
     use crate::program::Growing;
+    use crate::state::container::ContainerHead;
 
     fn tables() -> Tables {
         let growing = [(8, true), (40, false)]
@@ -326,33 +292,46 @@ mod tests {
         rows[at + 12..at + 16].copy_from_slice(&capacity.to_le_bytes());
     }
 
+    /// The parts of a table.
+    fn parts(tables: &Tables) -> Vec<(usize, Vec<u64>)> {
+        let mut parts = Vec::new();
+        tables
+            .images(0, &mut |part, image| {
+                parts.push((part, image.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        parts
+    }
+
     #[test]
     fn an_image_holds_entries_and_no_addresses() {
         let mut tables = tables();
         let mut rows = vec![7; 3 * 72];
-        for head in heads(&tables.layouts[0], rows.len()) {
-            set(&mut rows, head.0, 0, 0, 0);
+        let heads: Vec<usize> = (0..3).flat_map(|row| [row * 72 + 8, row * 72 + 40]).collect();
+        for &head in &heads {
+            set(&mut rows, head, 0, 0, 0);
         }
         tables.load(0, &Keys::None, &rows).unwrap();
-        assert_eq!(tables.image(0).unwrap(), rows);
+        let words =
+            |bytes: &[u8]| bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect::<Vec<_>>();
+        let bare: Vec<_> = parts(&tables).into_iter().flat_map(|(_, image)| image[1..].to_vec()).collect();
+        assert_eq!(bare, words(&rows));
         let mut blocks = [vec![1_u8; 8 * 24], vec![2; 3 * 16]];
         set(&mut rows, 72 + 8, blocks[0].as_mut_ptr() as u64, 2, 8);
         set(&mut rows, 2 * 72 + 40, blocks[1].as_mut_ptr() as u64, 1, 3);
         tables.load(0, &Keys::None, &rows).unwrap();
-        let image = tables.image(0).unwrap();
-        assert_eq!(image[3 * 72..], [&blocks[0][..2 * 16], &blocks[1][..16]].concat());
+        let image = parts(&tables);
+        assert_eq!(image[1].1[1 + 9..], words(&blocks[0][..2 * 16]));
+        assert_eq!(image[2].1[1 + 9..], words(&blocks[1][..16]));
         let mut other = self::tables();
-        other.restore(0, &image).unwrap();
+        image.iter().rev().for_each(|(_, image)| other.restore(0, image).unwrap());
         drop((tables, blocks));
-        assert_eq!(other.image(0).unwrap(), image);
+        assert_eq!(parts(&other), image);
         let set_back = ContainerHead::read(&other.copy(0).unwrap().states[72 + 8..]);
         assert_eq!((set_back.length, set_back.capacity, set_back.block % 8), (2, 8, 0));
-        let mut uneven = image.clone();
-        set(&mut uneven, 72 + 8, 0, 2, 7);
-        for damaged in
-            [&image[1..], &image[..image.len() - 1], &image[..100], &[&image[..], &[0]].concat(), &rows, &uneven]
-        {
-            assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))));
+        for damaged in [&image[0].1[..5], &[7][..], &[&[3][..], &image[0].1[1..]].concat()] {
+            assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))) || damaged.len() == 1);
         }
     }
 
@@ -373,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_holds_keys_and_what_new_rows_start_with() {
+    fn an_image_holds_keys() {
         let row = |value: u8| [&[value; 8][..], &[0; 32]].concat();
         let texts = Keys::Texts(vec![vec![], b"of more bytes than sixteen".to_vec(), vec![0; 3]]);
         let integers = Keys::Integers(vec![i64::MAX, i64::MIN, 0]);
@@ -381,17 +360,14 @@ mod tests {
             let mut tables = indexed(kind, true);
             tables.load(0, &Keys::None, &row(9)).unwrap();
             tables.enter(0, keys, &[row(1), row(2), row(3)].concat()).unwrap();
-            let image = tables.image(0).unwrap();
             let mut other = indexed(kind, true);
-            other.restore(0, &image).unwrap();
+            other.load(0, &Keys::None, &row(9)).unwrap();
+            parts(&tables).iter().for_each(|(_, image)| other.restore(0, image).unwrap());
             assert_eq!(other.copy(0).unwrap(), tables.copy(0).unwrap());
-            assert_eq!(other.image(0).unwrap(), image);
-            assert_eq!(other.index(0).unwrap().initial(), row(9));
-            for damaged in [&image[1..], &image[..image.len() - 1], &image[..9], &[&image[..], &[0]].concat()] {
-                assert!(matches!(indexed(kind, true).restore(0, damaged), Err(RunError::Invalid(_))));
-            }
-            // A table whose keys are all there at the start has a row for each of its four.
-            assert!(indexed(kind, false).restore(0, &image).is_err());
+            assert_eq!(parts(&other), parts(&tables));
+            // A table that inserts no rows has none of these keys.
+            let (_, image) = &parts(&tables)[0];
+            assert!(matches!(indexed(kind, false).restore(0, image), Err(RunError::Invalid(_))));
         }
     }
 

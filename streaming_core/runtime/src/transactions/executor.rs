@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::error::RunError;
-use crate::executor::Executor;
+use crate::executor::{Executor, TakeNamed};
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Clock};
 use crate::output::counters::Counters;
 use crate::output::delivered::{Delivered, metrics};
-use crate::output::latency::Latencies;
 use crate::output::metrics::{Metrics, Standing};
 use crate::output::sink::Sink;
 use crate::program::Program;
@@ -201,12 +200,12 @@ impl Executor for Transactional {
         self.tables.copy(index)
     }
 
-    fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
+    fn standing(&self) -> Result<Standing, RunError> {
         // SAFETY: threads only work within `process`, which needs `&mut self`.
         let delivered = unsafe { self.delivery.delivered() };
         let mut chosen = self.chosen();
         chosen.retain(|_, events| *events > 0);
-        let standing = Standing {
+        Ok(Standing {
             events: self.events,
             nanoseconds: self.clock.nanoseconds(),
             counters: self.counters(),
@@ -214,32 +213,28 @@ impl Executor for Transactional {
             delivered: delivered.sink.so_far(),
             processing: delivered.processing.counts(),
             end_to_end: delivered.end_to_end.counts(),
-        };
-        let images = (0..self.tables.len()).map(|index| self.tables.image(index)).collect::<Result<_, _>>()?;
-        Ok((standing, images))
+            windows: BTreeMap::new(),
+        })
     }
 
-    fn resume(&mut self, standing: Standing, images: &[&[u8]]) -> Result<(), RunError> {
-        if self.events > 0 || images.len() != self.tables.len() {
-            let message = format!(
-                "a run resumes before its first event with {} table images, not at event {} with {}",
-                self.tables.len(),
-                self.events,
-                images.len()
-            );
-            return Err(RunError::Invalid(message));
+    fn images(&self, take: TakeNamed) -> Result<(), RunError> {
+        for index in 0..self.tables.len() {
+            self.tables.images(index, &mut |part, image| take(self.tables.name(index), part, image))?;
         }
-        for (index, image) in images.iter().enumerate() {
-            self.tables.restore(index, image)?;
-        }
+        Ok(())
+    }
+
+    fn restore(&mut self, name: &str, image: &[u64]) -> Result<(), RunError> {
+        let index = (0..self.tables.len()).find(|&index| self.tables.name(index) == name);
+        self.tables.restore(index.ok_or_else(|| RunError::Invalid(format!("there is no table {name}")))?, image)
+    }
+
+    fn resume(&mut self, standing: &Standing) -> Result<(), RunError> {
         self.events = standing.events;
         self.before = standing.counters;
-        self.chosen_before = standing.chosen;
+        self.chosen_before.clone_from(&standing.chosen);
         self.clock = Clock::after(standing.nanoseconds);
-        let delivered = self.delivery.delivered_mut();
-        delivered.sink.go_on(standing.delivered);
-        delivered.processing = Latencies::of(&standing.processing);
-        delivered.end_to_end = Latencies::of(&standing.end_to_end);
+        self.delivery.delivered_mut().resume(standing);
         Ok(())
     }
 }

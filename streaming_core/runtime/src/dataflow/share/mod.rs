@@ -20,14 +20,14 @@ pub use dealer::Dealer;
 use crate::dataflow::channel::rank::path_too_long;
 use crate::dataflow::direct::keyed;
 use crate::dataflow::flush::{due, flush_keys};
-use crate::dataflow::lane::{Lanes, Scratch, keyed_states};
+use crate::dataflow::lane::{Lanes, Scratch, keyed_states, lane_of};
 use crate::dataflow::operator::Chain;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::interruption;
 use crate::output::clock::Clock;
 use crate::output::counters::Counters;
-use crate::output::metrics::Metrics;
+use crate::output::metrics::{Metrics, Standing};
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::{Block, Text};
@@ -74,6 +74,8 @@ struct Share {
     counters: Counters,
     clock: Clock,
     events: u64,
+    /// Its number, and how many there are.
+    share: (usize, usize),
 }
 
 /// Makes the executor that `options` describe.
@@ -103,6 +105,7 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
         counters: Counters::default(),
         clock: Clock::default(),
         events: 0,
+        share: options.share,
     }))
 }
 
@@ -259,6 +262,30 @@ impl Executor for Share {
             seconds: self.clock.seconds(),
             late,
             ..Metrics::default()
+        }
+    }
+
+    fn restore(&mut self, name: &str, image: &[u64]) -> Result<(), RunError> {
+        let (number, of) = self.share;
+        match &mut self.work {
+            // SAFETY: no row was taken yet.
+            Work::Windows(windows) => unsafe { windows.restore(image) },
+            Work::Line(line) => {
+                let Line { chain, lanes, .. } = &mut **line;
+                let [stateful] = chain.stateful[..] else {
+                    return Err(RunError::Invalid(format!("operator {name} has no state")));
+                };
+                // SAFETY: as above.
+                unsafe { lanes[0].restore(&chain.operators[stateful], image, |hash| lane_of(hash, of) == number) }
+            }
+        }
+    }
+
+    fn resume(&mut self, standing: &Standing) -> Result<(), RunError> {
+        match &mut self.work {
+            // SAFETY: as for `restore`.
+            Work::Windows(windows) => unsafe { windows.resume(standing) },
+            Work::Line(_) => Ok(()),
         }
     }
 

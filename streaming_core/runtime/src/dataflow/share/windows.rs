@@ -12,6 +12,7 @@ use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
 use crate::output::counters::Counters;
+use crate::output::metrics::Standing;
 use crate::program::{Origin, Program};
 use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
@@ -161,6 +162,33 @@ impl Windows {
             self.put_out(outputs, counters);
         }
         Ok(())
+    }
+
+    /// Takes the state of an image, as far as it is of own cells.
+    ///
+    /// # Errors
+    /// `Memory`: there is none.
+    ///
+    /// # Safety
+    /// The image is the operator's, of keys that are not there yet. No row was taken.
+    pub unsafe fn restore(&mut self, image: &[u64]) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        unsafe { self.dealt.operator.restore(image, |owner| owner == self.share) }
+    }
+
+    /// Goes on from where a run stood, with the state that was restored.
+    ///
+    /// # Errors
+    /// As for `Replica::resume`; or the run had no such operator.
+    ///
+    /// # Safety
+    /// As for `restore`.
+    pub unsafe fn resume(&mut self, standing: &Standing) -> Result<(), RunError> {
+        let Self { dealt: Dealt { operator, .. }, replica, share, .. } = self;
+        let known = standing.windows.get(&operator.name);
+        let known = known.ok_or_else(|| RunError::Invalid(format!("{} stands nowhere", operator.name)))?;
+        // SAFETY: as the caller says.
+        unsafe { replica.resume(operator, &known.watermark, if *share == 0 { known.late } else { 0 }) }
     }
 
     /// The end of the stream: all windows expire.

@@ -36,9 +36,13 @@ use crate::dataflow::windowed::owners::Owners;
 use crate::dataflow::windowed::replica::Replica;
 use crate::dataflow::windowed::watermark::Watermark;
 use crate::error::RunError;
+use crate::output::metrics::WindowStanding;
 use crate::program::options::Options;
 use crate::program::{OperatorSpec, Program, WindowSpec};
-use crate::state::windows::OutOfMemory;
+use crate::state::image::{PARTS, Take};
+use crate::state::key_group::GROUPS;
+use crate::state::windows::parcel::Parcel;
+use crate::state::windows::{CELLS, OutOfMemory};
 use crate::threads::own::Own;
 use crate::threads::sync::Arc;
 
@@ -123,10 +127,7 @@ impl Replicated {
     pub unsafe fn all(&self) -> Result<Replica, OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {
-            let mut watermark = Watermark::new(self.operator.streams.len());
-            for number in 0..self.replicas.len() {
-                self.replicas.with(number, |replica| watermark.merge(replica.watermark()));
-            }
+            let watermark = self.watermark();
             // Of replicas with cells of their own the first one gets those of all.
             for number in 1..self.replicas.len() {
                 self.replicas.with_mut(number, |replica| replica.give_cells(&self.operator));
@@ -142,6 +143,87 @@ impl Replicated {
     pub unsafe fn settle(&self, all: Replica) {
         // SAFETY: as the caller says.
         unsafe { self.replicas.with_mut(0, |first| *first = all) };
+    }
+
+    /// The state in parts.
+    ///
+    /// # Errors
+    /// `Memory`: there is none; and those of `take`.
+    ///
+    /// # Safety
+    /// No replica is at work.
+    pub unsafe fn images(&self, take: Take) -> Result<(), RunError> {
+        let Windowed { cells, shape, .. } = &self.operator;
+        for part in 0..PARTS {
+            let mut parcel = Parcel::default();
+            for index in 0..cells.count() {
+                let cell = index % CELLS;
+                if shape.first_group(cell) * PARTS / GROUPS == part {
+                    // SAFETY: as the caller says. Of replicas with cells of their own, only the owner's has something.
+                    unsafe {
+                        cells.with_mut(0, index, |content| {
+                            if content.is_empty() { Ok(()) } else { parcel.put(cell, content, shape) }
+                        })
+                    }?;
+                }
+            }
+            if parcel.bytes() > 0 {
+                take(part, parcel.words())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the state of an image into the cells of their first owners.
+    ///
+    /// # Errors
+    /// `Memory`: there is none.
+    ///
+    /// # Safety
+    /// The image is this operator's, of keys that are not there yet. No replica has been at work.
+    pub unsafe fn restore(&self, image: &[u64]) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        unsafe { self.operator.restore(image, |_| true) }
+    }
+
+    /// Goes on from where the watermark stood, and `late` rows had been counted, with the state that was restored.
+    ///
+    /// # Errors
+    /// `Memory`: there is none to list what is open. `Invalid`: the watermark is one of other streams.
+    ///
+    /// # Safety
+    /// As for `restore`.
+    pub unsafe fn resume(&self, standing: &WindowStanding) -> Result<(), RunError> {
+        for number in 0..self.replicas.len() {
+            let late = if number == 0 { standing.late } else { 0 };
+            // SAFETY: as the caller says.
+            unsafe {
+                self.replicas.with_mut(number, |replica| replica.resume(&self.operator, &standing.watermark, late))
+            }?;
+        }
+        Ok(())
+    }
+
+    /// Where it stands.
+    ///
+    /// # Safety
+    /// No replica is at work.
+    pub unsafe fn standing(&self) -> WindowStanding {
+        // SAFETY: as the caller says.
+        unsafe { WindowStanding { watermark: self.watermark().words().collect(), late: self.late() } }
+    }
+
+    /// The watermark of all replicas.
+    ///
+    /// # Safety
+    /// As for `standing`.
+    unsafe fn watermark(&self) -> Watermark {
+        let mut watermark = Watermark::new(self.operator.streams.len());
+        for number in 0..self.replicas.len() {
+            // SAFETY: as the caller says.
+            unsafe { self.replicas.with(number, |replica| watermark.merge(replica.watermark())) };
+        }
+        watermark
     }
 
     /// Per replica, how often so far a row has met a window of one of its keys.

@@ -10,7 +10,9 @@ use crate::program::kernel::{BatchContext, BeforeEntry, EntryHeader, Kernel, Win
 use crate::program::{Key, Merge, OperatorSpec, Program, WindowSpec};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
+use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::Shape;
+use crate::state::windows::parcel::unpack_cells;
 use crate::state::windows::{Bounds, cells_for};
 use crate::threads::sync::Arc;
 
@@ -96,8 +98,12 @@ impl Windowed {
             let (keys, update) = unsafe { (Kernel::at(stream.keys)?, Kernel::at(stream.update)?) };
             streams.push(Stream { ts: stream.ts, keys, update });
         }
-        let shape = Shape::new(&spec.key, operator.state_size, &spec.growing, spec.single);
+        let mut shape = Shape::new(&spec.key, operator.state_size, &operator.growing, spec.single);
         let every = spec.every.map(|n| (0..n).map(|index| (shape.hash_of_index(index), index)).collect());
+        let has_slices = !spec.merge.is_empty() && spec.size > spec.advance && spec.size % spec.advance == 0;
+        if has_slices {
+            shape.set_numbered();
+        }
         Ok(Self {
             name: operator.name.clone(),
             bounds: Bounds::of(spec),
@@ -110,12 +116,7 @@ impl Windowed {
             every,
             of: spec.of.clone(),
             streams,
-            // Copies of state would lose the order of keys.
-            slices: (!spec.merge.is_empty()
-                && spec.size > spec.advance
-                && spec.size % spec.advance == 0
-                && apart.is_none())
-            .then(|| (spec.size / spec.advance, spec.merge.clone())),
+            slices: has_slices.then(|| (spec.size / spec.advance, spec.merge.clone())),
             // SAFETY: as the caller says.
             result: unsafe { Kernel::maybe_at(spec.result) }?,
             // SAFETY: as the caller says.
@@ -127,6 +128,24 @@ impl Windowed {
             transfers: apart.map(Transfers::new),
             texts: program.texts.clone(),
         })
+    }
+
+    /// Takes the state of an image into the cells of their first owners, as far as `has` says of an owner.
+    ///
+    /// # Errors
+    /// `Memory`: there is none.
+    ///
+    /// # Safety
+    /// The image is this operator's, of keys that are not there yet. No replica has been at work.
+    pub unsafe fn restore(&self, image: &[u64], has: impl Fn(usize) -> bool) -> Result<(), RunError> {
+        let first = self.epochs.get(0).expect("there is a first epoch");
+        // SAFETY: as the caller says.
+        unsafe {
+            unpack_cells(image.to_vec(), &self.shape, self.session, |cell, work| match first.owner(cell) {
+                owner if has(owner) => self.cells.with_mut(owner, cell, work),
+                _ => work(&mut Cell::default()),
+            })
+        }
     }
 
     /// Has it no more cells than so many replicas need. Single windows keep all: their entries stand in lists. So do keys that

@@ -16,7 +16,7 @@ use crate::dataflow::windowed::epochs::Epochs;
 use crate::error::RunError;
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::Shape;
-use crate::state::windows::parcel::Parcel;
+use crate::state::windows::parcel::{Parcel, unpack_cells};
 use crate::state::windows::{CELLS, OutOfMemory};
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
@@ -65,8 +65,8 @@ impl Transfers {
             let parcel = self.parcel(replica, new.owner(cell));
             // SAFETY: the cell and the parcel are this replica's, because all were ready for the epoch before.
             unsafe {
-                let content = cells.with_mut(replica, cell, std::mem::take);
-                self.parcels.with_mut(parcel, |parcel| parcel.put(cell, content, shape))?;
+                let mut content = cells.with_mut(replica, cell, std::mem::take);
+                self.parcels.with_mut(parcel, |parcel| parcel.put(cell, &mut content, shape))?;
             }
         }
         for to in (0..receives.len()).filter(|&to| receives[to]) {
@@ -94,14 +94,10 @@ impl Transfers {
     ) -> Result<(), RunError> {
         let Some(old) = epochs.get(index - 1) else { return Ok(()) };
         for &from in old.owners.replicas() {
-            // SAFETY: the former owner of the parcel has stopped; the cells are this replica's.
+            // SAFETY: the former owner of the parcel has stopped; the cells are this replica's, and empty.
             unsafe {
-                let place = |cell: usize, content: Cell| cells.with_mut(replica, cell, |cell| *cell = content);
-                self.parcels.with_mut(self.parcel(from, replica), |parcel| {
-                    let outcome = parcel.unpack(shape, session, place);
-                    parcel.clear();
-                    outcome
-                })?;
+                let words = self.parcels.with_mut(self.parcel(from, replica), Parcel::take);
+                unpack_cells(words, shape, session, |cell, work| cells.with_mut(replica, cell, work))?;
             }
         }
         // ORDERING: Release; see the module.
@@ -144,6 +140,11 @@ impl Cells {
 
     pub fn private(replicas: usize) -> Self {
         Self { all: Own::new(replicas * CELLS, Cell::default), each: CELLS }
+    }
+
+    /// Their number, over all replicas that have some of their own.
+    pub fn count(&self) -> usize {
+        self.all.len()
     }
 
     /// Lends a cell to a replica.

@@ -17,8 +17,7 @@ use crate::state::index::Index;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
 use crate::state::key_range::{position_i64, position_text};
 
-use packed::is_text;
-pub use packed::unpacked;
+pub use packed::{is_text, unpacked};
 pub use rows::{KeyedRows, TextKey};
 
 const FIRST_BLOCK: usize = 4 << 10;
@@ -149,6 +148,10 @@ impl KeyedState {
     fn insert_text(&mut self, hash: u64, rows: &KeyedRows, row: usize) -> Result<*mut u8, RunError> {
         let mut packed = Vec::new();
         let key = rows.key(row, &self.key, &mut packed).ok_or_else(|| rows.outside(row))?;
+        self.add_text(hash, &key)
+    }
+
+    fn add_text(&mut self, hash: u64, key: &TextKey) -> Result<*mut u8, RunError> {
         let head = key.entry(|bytes| self.long.alloc(bytes)).ok_or_else(out_of_memory)?;
         let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.
@@ -204,6 +207,22 @@ impl KeyedState {
         Ok(())
     }
 
+    /// Every entry with the hash of its key.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, *mut u8)> {
+        self.index.entries().map(|entry| (hash_of(&self.key, entry), entry))
+    }
+
+    /// Makes the entry of a key that is not there; returns its zeroed state.
+    ///
+    /// # Errors
+    /// `Memory`: there is none.
+    pub fn add(&mut self, key: KeyRef) -> Result<*mut u8, RunError> {
+        match key {
+            KeyRef::Integer(key) => self.insert_integer(hash_i64(key), key as u64),
+            KeyRef::Text(text) => self.add_text(hash_bytes(text), &TextKey::of(text)),
+        }
+    }
+
     /// The positions of the first key and of the last one, if there are any.
     pub fn extent(&self) -> Option<(u64, u64)> {
         let positions = self.index.entries().map(|entry| position_of(&self.key, entry));
@@ -225,17 +244,8 @@ impl KeyedState {
         let mut all: Vec<_> = self
             .index
             .entries()
-            .map(|entry| {
-                // SAFETY: an entry of this table.
-                let key = unsafe {
-                    if is_text(&self.key) {
-                        KeyRef::Text(bytes_of(entry))
-                    } else {
-                        KeyRef::Integer(entry.cast::<i64>().read())
-                    }
-                };
-                (key, entry.wrapping_add(head(&self.key)))
-            })
+            // SAFETY: an entry of this table.
+            .map(|entry| unsafe { split(&self.key, entry) })
             .collect();
         all.sort_unstable_by_key(|&(key, _)| key);
         all
@@ -249,13 +259,35 @@ pub enum KeyRef<'a> {
     Text(&'a [u8]),
 }
 
+/// The key and the state of an entry.
+///
+/// # Safety
+/// It is one of a table with such keys; the result must not outlive that.
+pub unsafe fn split<'a>(key: &[Key], entry: *mut u8) -> (KeyRef<'a>, *mut u8) {
+    // SAFETY: as the caller says.
+    let known = unsafe {
+        if is_text(key) { KeyRef::Text(bytes_of(entry)) } else { KeyRef::Integer(entry.cast::<i64>().read()) }
+    };
+    (known, entry.wrapping_add(head(key)))
+}
+
 fn head(key: &[Key]) -> usize {
     if is_text(key) { TEXT_HEAD } else { INTEGER_HEAD }
 }
 
+impl KeyRef<'_> {
+    /// The hash of the key, as `key_group` defines it.
+    pub fn hash(&self) -> u64 {
+        match self {
+            Self::Integer(key) => hash_i64(*key),
+            Self::Text(text) => hash_bytes(text),
+        }
+    }
+}
+
 fn hash_of(key: &[Key], entry: *const u8) -> u64 {
     // SAFETY: an entry of a table with such keys.
-    unsafe { if is_text(key) { hash_bytes(bytes_of(entry)) } else { hash_i64(entry.cast::<i64>().read()) } }
+    unsafe { split(key, entry.cast_mut()) }.0.hash()
 }
 
 fn position_of(key: &[Key], entry: *const u8) -> u64 {

@@ -133,6 +133,11 @@ impl Cell {
         Ok(&raw mut **pane)
     }
 
+    /// Whether it has no entry, if windows that stand open have some.
+    pub fn is_empty(&self) -> bool {
+        self.panes.first().is_none() && self.touched.head().is_null() && self.sessions.entries().next().is_none()
+    }
+
     /// Removes the pane of a window. Entries of single windows stay.
     pub fn take(&mut self, number: i64) -> Option<Box<Pane>> {
         let pane = self.panes.take(number);

@@ -24,6 +24,8 @@ pub struct Shape {
     states: usize,
     /// Of single windows.
     single: bool,
+    /// Entries have a number in place of a link (`replica/slices.rs`).
+    numbered: bool,
     /// The growing containers of the states.
     growing: Vec<Growing>,
     has_texts: bool,
@@ -74,7 +76,15 @@ impl Shape {
     /// `states`: bytes of all states of a key, which have the containers `growing`.
     pub fn new(key: &KeySpec, states: usize, growing: &[Growing], single: bool) -> Self {
         let has_texts = key.fields.iter().any(|field| field.kind == ColumnKind::Text);
-        Self { key: key.clone(), states, single, growing: growing.to_vec(), has_texts, groups: GROUPS_OF_CELL.ilog2() }
+        Self {
+            key: key.clone(),
+            states,
+            single,
+            numbered: false,
+            growing: growing.to_vec(),
+            has_texts,
+            groups: GROUPS_OF_CELL.ilog2(),
+        }
     }
 
     /// Has the operator so many cells, a power of two up to `CELLS`.
@@ -82,10 +92,24 @@ impl Shape {
         self.groups = (GROUPS / cells).ilog2();
     }
 
+    /// Have entries a number.
+    pub fn set_numbered(&mut self) {
+        self.numbered = true;
+    }
+
+    pub fn is_numbered(&self) -> bool {
+        self.numbered
+    }
+
     /// The cell of a key.
     #[inline(always)]
     pub fn cell_of(&self, hash: u64) -> usize {
         group(hash) >> self.groups
+    }
+
+    /// The first key group of a cell.
+    pub fn first_group(&self, cell: usize) -> usize {
+        cell << self.groups
     }
 
     /// The key group of a key within its cell, and the key groups of a cell.

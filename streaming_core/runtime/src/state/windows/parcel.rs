@@ -1,4 +1,4 @@
-//! Parcels: cells by value, to be rebuilt in memory of another replica's own.
+//! Parcels: cells by value, to be rebuilt in other memory: another replica's own, or that of a run that goes on.
 //!
 //! A parcel consists of words, so an entry has the same layout here as in memory. A cell begins with four words: its number, the
 //! size of its last pane, and its numbers of panes and of single entries. Single entries, such as sessions, lie outside panes. A pane
@@ -6,7 +6,8 @@
 //! content of its containers.
 //!
 //! Order: entries of a pane come key group by key group. Single entries outside panes come in the order in which they were
-//! touched. Rebuilt one after the other, entries are in the same order as before.
+//! touched. Rebuilt one after the other, entries are in the same order as before. Where they are rebuilt, an operator that is
+//! no single one may have fewer or more cells: an entry goes to the cell of its key.
 
 use std::mem::offset_of;
 
@@ -26,13 +27,17 @@ pub struct Parcel {
 }
 
 impl Parcel {
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     pub fn bytes(&self) -> usize {
         8 * self.words.len()
     }
 
-    /// Forgets what is in it, and gives the memory back: parcels are few, and as large as states.
-    pub fn clear(&mut self) {
-        self.words = Vec::new();
+    /// What is in it, which it forgets.
+    pub fn take(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.words)
     }
 
     /// Packs a cell, number `number`, of an operator whose entries have this shape.
@@ -42,7 +47,7 @@ impl Parcel {
     ///
     /// # Safety
     /// No other thread uses the cell, and no kernel its entries.
-    pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
+    pub unsafe fn put(&mut self, number: usize, cell: &mut Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
         let touched: Vec<_> = unsafe { cell.touched.entries() }.chain(cell.sessions.entries()).collect();
         let panes = cell.panes.iter_mut().count();
@@ -84,7 +89,9 @@ impl Parcel {
             let (before, image) = self.words[at..].split_at_mut(shape.before() / 8);
             let kept = if shape.is_single() { offset_of!(BeforeEntry, next) / 8 } else { 0 };
             before[kept..].fill(0);
-            image[offset_of!(EntryHeader, beside) / 8] = 0;
+            if !shape.is_numbered() {
+                image[offset_of!(EntryHeader, beside) / 8] = 0;
+            }
             for growing in shape.growing() {
                 let head = image[(states + growing.offset) / 8..].as_mut_ptr().cast();
                 forget_places(std::slice::from_raw_parts_mut(head, growing.head()), growing);
@@ -95,59 +102,71 @@ impl Parcel {
         }
         Ok(())
     }
+}
 
-    /// Makes the cells again; `place` is given each, and its number. `session`: the windows are sessions.
-    ///
-    /// # Errors
-    /// `Engine`: there is no memory.
-    ///
-    /// # Safety
-    /// They were packed with this shape.
-    pub unsafe fn unpack(
-        &mut self,
-        shape: &Shape,
-        session: bool,
-        mut place: impl FnMut(usize, Cell),
-    ) -> Result<(), RunError> {
-        let single = shape.is_single();
-        let end = self.words.len();
-        // A text may be the last thing in it.
-        self.words.try_reserve_exact(BEHIND / 8).map_err(OutOfMemory::from)?;
-        self.words.resize(end + BEHIND / 8, 0);
-        let mut from = Reader { words: &self.words, at: 0 };
-        while from.at < end {
-            let [number, slots, bytes, panes, touched] = from.take();
-            let mut cell = Cell::default();
-            cell.extent = Extent::of([slots, bytes]);
-            for _ in 0..panes {
-                let [window, slots, bytes, entries] = from.take();
-                let window = window as i64;
-                let mut pane = Pane::like(Extent::of([slots, bytes]))?;
-                for _ in 0..entries {
-                    // SAFETY: as the caller says.
+/// Makes cells again that were packed. `with` lends the cell of a number. `session`: the windows are sessions.
+///
+/// # Errors
+/// There is no memory.
+///
+/// # Safety
+/// They were packed with this shape, but for the number of its cells. No entry of them is there yet, and no other thread uses the
+/// cells.
+pub unsafe fn unpack_cells(
+    mut words: Vec<u64>,
+    shape: &Shape,
+    session: bool,
+    with: impl Fn(usize, &mut dyn FnMut(&mut Cell) -> Result<(), RunError>) -> Result<(), RunError>,
+) -> Result<(), RunError> {
+    let end = words.len();
+    // A text may be the last thing in it.
+    words.try_reserve_exact(BEHIND / 8).map_err(OutOfMemory::from)?;
+    words.resize(end + BEHIND / 8, 0);
+    let mut from = Reader { words: &words, at: 0 };
+    while from.at < end {
+        let [_, places, bytes, panes, touched] = from.take();
+        let extent = Extent::of([places, bytes]);
+        for _ in 0..panes {
+            let [window, places, bytes, entries] = from.take();
+            let (window, size) = (window as i64, Extent::of([places, bytes]));
+            for _ in 0..entries {
+                // SAFETY: as the caller says.
+                let cell = shape.cell_of(unsafe { from.hash(shape) });
+                with(cell, &mut |cell| {
+                    cell.extent = extent;
+                    let pane = cell.panes.get_or_make(window, || Pane::like(size))?.0;
+                    let pane: *mut Pane = &raw mut **pane;
+                    // SAFETY: as the caller says; the pane stays in place.
                     unsafe {
-                        let entry = from.entry(&mut cell, (!single).then_some(&mut *pane), shape)?;
-                        if single {
-                            pane.stand(entry)?;
+                        let entry = from.entry(cell, (!shape.is_single()).then_some(&mut *pane), shape)?;
+                        if shape.is_single() {
+                            (*pane).stand(entry)?;
+                        }
+                        if shape.is_numbered() {
+                            cell.entries = cell.entries.max((*entry).beside.addr());
                         }
                     }
-                }
-                cell.panes.get_or_make::<OutOfMemory>(window, || Ok(pane))?;
+                    Ok(())
+                })?;
             }
-            for _ in 0..touched {
+        }
+        for _ in 0..touched {
+            // SAFETY: as above.
+            let cell = shape.cell_of(unsafe { from.hash(shape) });
+            with(cell, &mut |cell| {
                 // SAFETY: as above; the entry is in no list yet.
                 unsafe {
-                    let entry = from.entry(&mut cell, None, shape)?;
+                    let entry = from.entry(cell, None, shape)?;
                     match session {
                         true => cell.sessions.note(entry)?,
                         false => cell.touched.append(entry),
                     }
                 }
-            }
-            place(number as usize, cell);
+                Ok(())
+            })?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What is read of a parcel next.
@@ -160,6 +179,14 @@ impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> [u64; N] {
         self.at += N;
         self.words[self.at - N..self.at].try_into().expect("the slice has N words")
+    }
+
+    /// The hash of the next entry's key.
+    ///
+    /// # Safety
+    /// An entry of this shape comes next.
+    unsafe fn hash(&self, shape: &Shape) -> u64 {
+        self.words[self.at + (shape.before() + offset_of!(EntryHeader, hash)) / 8]
     }
 
     /// Makes the next entry again, in its pane, or, a single one, in the cell.
@@ -182,6 +209,9 @@ impl Reader<'_> {
                 Some(pane) => pane.find(shape, hash, key)?,
                 None => cell.get_or_make_single(shape, hash, key).ok_or(OutOfMemory)?.0,
             };
+            if shape.is_numbered() {
+                (*entry).beside = (*image).beside;
+            }
             if shape.is_single() {
                 let (to, from) = (BeforeEntry::of(entry), BeforeEntry::of(image));
                 ((*to).last, (*to).start, (*to).order) = ((*from).last, (*from).start, (*from).order);
@@ -206,6 +236,7 @@ mod tests {
     use crate::rows::block::Text;
     use crate::rows::column::ColumnKind;
     use crate::state::windows::entry::KeyFields;
+    use crate::threads::own::Own;
     use proptest::prelude::*;
 
     const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
@@ -330,13 +361,12 @@ mod tests {
                 }
                 let before = order(&mut cell, &shape);
                 let mut parcel = Parcel::default();
-                parcel.put(7, cell, &shape).unwrap();
-                parcel.put(9, Cell::default(), &shape).unwrap();
-                let mut cells = Vec::new();
-                parcel.unpack(&shape, session, |number, cell| cells.push((number, cell))).unwrap();
-                prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
-                let cell = &mut cells[0].1;
-                prop_assert_eq!(order(cell, &shape), before);
+                parcel.put(7, &mut cell, &shape).unwrap();
+                parcel.put(9, &mut Cell::default(), &shape).unwrap();
+                let made = Own::new(1, Cell::default);
+                unpack_cells(parcel.take(), &shape, session, |_, work| made.with_mut(0, work)).unwrap();
+                let mut cell = made.with_mut(0, std::mem::take);
+                prop_assert_eq!(order(&mut cell, &shape), before);
                 for (window, hash, row, bytes) in &known {
                     let key = KeyFields { row: row.as_ptr().cast(), text };
                     let entry = match single {
@@ -346,7 +376,6 @@ mod tests {
                     prop_assert!(!entry.is_null());
                     prop_assert_eq!(&content(entry, &shape), bytes);
                 }
-                prop_assert_eq!(order(&mut cells[1].1, &shape), []);
             }
         }
     }

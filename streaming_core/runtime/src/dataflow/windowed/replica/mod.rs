@@ -341,6 +341,28 @@ impl Replica {
         Ok(all)
     }
 
+    /// Goes on from a watermark, and what its cells hold. `late` rows were counted before.
+    ///
+    /// # Errors
+    /// `Memory`: there is none to list what is open. `Invalid`: the watermark is one of other streams.
+    ///
+    /// # Safety
+    /// No other replica is at its cells.
+    pub unsafe fn resume(&mut self, operator: &Windowed, watermark: &[i64], late: u64) -> Result<(), RunError> {
+        if watermark.len() != self.watermark.words().count() {
+            return Err(RunError::Invalid(format!("the watermark of {} is one of other streams", operator.name)));
+        }
+        self.watermark.words_mut().zip(watermark).for_each(|(word, &known)| *word = known);
+        self.late = late;
+        for cell in 0..CELLS {
+            if self.owns[cell] {
+                // SAFETY: as the caller says.
+                unsafe { self.take_up(operator, cell) }?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn watermark(&self) -> &Watermark {
         &self.watermark
     }
