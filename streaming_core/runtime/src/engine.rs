@@ -30,3 +30,6 @@ pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, Run
     }
     make(program, options)
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod relay;
