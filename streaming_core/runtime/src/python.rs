@@ -274,8 +274,8 @@ impl Engine {
         serde_json::to_string(&standing).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// Calls `take(name, part, image)` for each part of the state that has something: the name of a table or an operator, the
-    /// number of the part, and bytes for `restore`.
+    /// Calls `take(name, part, image)` for each part of the state that has something. `name` is that of a table or an operator,
+    /// `part` a number, and `image` bytes for `restore`.
     fn images(&mut self, py: Python<'_>, take: &Bound<'_, PyAny>) -> PyResult<()> {
         let executor = self.running()?;
         let mut raised = None;

@@ -23,7 +23,7 @@ pub struct Dealer {
 #[derive(Debug)]
 enum By {
     Key(Vec<Key>, Scratch),
-    Windows(Dealt),
+    Windows(Box<Dealt>),
 }
 
 impl Dealer {
@@ -35,7 +35,7 @@ impl Dealer {
         check(program, (0, shares))?;
         // SAFETY: the creator of the program guarantees its addresses.
         let by = match unsafe { Dealt::bind(program, shares) }? {
-            Some(dealt) => By::Windows(dealt),
+            Some(dealt) => By::Windows(Box::new(dealt)),
             None if !program.operators[0].key.is_empty() => {
                 By::Key(program.operators[0].key.clone(), Scratch::default())
             }

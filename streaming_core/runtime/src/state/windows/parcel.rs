@@ -6,8 +6,8 @@
 //! content of its containers.
 //!
 //! Order: entries of a pane come key group by key group. Single entries outside panes come in the order in which they were
-//! touched. Rebuilt one after the other, entries are in the same order as before. Where they are rebuilt, an operator that is
-//! no single one may have fewer or more cells: an entry goes to the cell of its key.
+//! touched. Rebuilt one after the other, entries are in the same order as before. There, operators whose windows are
+//! not single may have fewer or more cells: an entry goes to the cell of its key.
 
 use std::mem::offset_of;
 
@@ -363,9 +363,9 @@ mod tests {
                 let mut parcel = Parcel::default();
                 parcel.put(7, &mut cell, &shape).unwrap();
                 parcel.put(9, &mut Cell::default(), &shape).unwrap();
-                let made = Own::new(1, Cell::default);
-                unpack_cells(parcel.take(), &shape, session, |_, work| made.with_mut(0, work)).unwrap();
-                let mut cell = made.with_mut(0, std::mem::take);
+                let cells = Own::new(1, Cell::default);
+                unpack_cells(parcel.take(), &shape, session, |_, work| cells.with_mut(0, work)).unwrap();
+                let mut cell = cells.with_mut(0, std::mem::take);
                 prop_assert_eq!(order(&mut cell, &shape), before);
                 for (window, hash, row, bytes) in &known {
                     let key = KeyFields { row: row.as_ptr().cast(), text };
