@@ -80,7 +80,7 @@ DRAWS = {
     "Array[u8, 3]": "np.stack([draws.below({d}, n) for n in (2, 3, 250)], 1)",
     "Array[i32, 2]": "np.stack([-draws.below({d}, n) for n in (2, 99)], 1)",
 }
-KEYS = {"field": 'key="k"', "every": 'every="every"', "record": "key=Key, keys=({keys})"}
+KEYS = {"field": '"k"', "every": 'every="every"', "record": "Key, keys=({keys})"}
 
 
 def stream(r, name, states, number, keys, limit, emits):

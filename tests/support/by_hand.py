@@ -17,7 +17,7 @@ from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.language.record import Resolved, Scalar
-from streaming_core.oracle.interpreter.windows import key_group
+from streaming_core.oracle.interpreter.windows import group_of_index, key_group
 
 
 class Dropped(Exception):
@@ -207,7 +207,8 @@ class Windows:
         if at not in self.entries or (self.is_single and self.entries[at].last < start):
             states = [fresh(state.resolve(self.params)) for state in self.declared.states]
             named = SimpleNamespace(**dict(zip(self.declared.key.fields, key, strict=True)))
-            self.entries[at] = SimpleNamespace(states=states, key=named, order=(key_group(key), self.touched))
+            group = key_group(key) if self.declared.every is None else group_of_index(*key)
+            self.entries[at] = SimpleNamespace(states=states, key=named, order=(group, self.touched))
             self.touched += 1
         entry = self.entries[at]
         entry.start, entry.end, entry.last = start, start + self.size, row.ts
