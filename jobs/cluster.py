@@ -38,7 +38,7 @@ from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.language.application import App
-from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.folder import earlier_report, held, run_in
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
@@ -77,7 +77,7 @@ def run_cell(
     with held(spec, out) as is_complete:
         if is_complete:
             return earlier_report(out, app, opened, say)
-        return run_anew(out, lambda work: _run_passes(spark, run, prepared, work, say))
+        return run_in(out, lambda work: _run_passes(spark, run, prepared, work, say))
 
 
 def _run_passes(

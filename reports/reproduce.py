@@ -68,7 +68,8 @@ def _options(spec: RunSpec, plan_in_report: dict[str, Any] | None) -> tuple[list
     options += ["--thresholds", ",".join(map(str, numbers))] if (numbers := spec.option("thresholds")) else []
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
-    options += ["--seconds", spec.seconds] if spec.seconds != RunSpec.model_fields["seconds"].default else []
+    for name in ("seconds", "checkpoint"):
+        options += [f"--{name}", value] if (value := getattr(spec, name)) != RunSpec.model_fields[name].default else []
     # A search may find another plan on another machine, so the commands name the plan of this run.
     plan = plan_in_report if spec.needs_plan else spec.option("plan")
     if "plan" in spec.options() and not plan:

@@ -40,6 +40,7 @@ SECTIONS = {
     "seconds": "Measuring",
     "rate": "Measuring",
     "hosts": "Where",
+    "checkpoint": "Where",
     "placement": "Where",
     "gate_minutes": "Speed gate",
     "gate_against": "Speed gate",

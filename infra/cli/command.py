@@ -16,6 +16,7 @@ from infra.cli import (
     airflow,
     backup,
     check,
+    checkpoint,
     conformance,
     debug,
     doctor,
@@ -75,6 +76,7 @@ for name, command in COMMANDS.items():
 app.command("airflow", context_settings={"ignore_unknown_options": True})(airflow.airflow)
 app.add_typer(warehouse.app, name="warehouse")
 app.add_typer(engines.app, name="engines")
+app.add_typer(checkpoint.app, name="checkpoint")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,7 +35,7 @@ from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.status import status_of
 from streaming_core.regression.verdict import Verdict, is_green
-from streaming_core.run.checkpoint import FOLDER, PUBLISHED
+from streaming_core.run.folder import PUBLISHED, WORK
 from streaming_core.storage import left_json
 
 KINDS = ("runs", "workloads", "oracle", "builds", "logs", "spark-scratch")
@@ -43,7 +43,7 @@ DAY = 86400
 GREEN_RUNS_KEPT = 7
 
 # The folders of an attempt that prune may remove; every other file of a run stays.
-OUTPUTS = (*PUBLISHED, FOLDER)
+OUTPUTS = (*PUBLISHED, WORK)
 
 
 @dataclass(frozen=True)

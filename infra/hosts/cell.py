@@ -116,7 +116,7 @@ def run(attempt: str, workload: str, wrapper: list[str], timeout: float, lease: 
     if (process := read_json(attempt + ".process.json")) is not None:
         code = follow(attempt, process, caller)
         # If the attempt was lost with its host, the engine resumes from a checkpoint in the same folder.
-        if code != LOST or not os.path.exists(os.path.join(attempt, ".checkpoint", "last")):
+        if code != LOST or not any(Path(attempt).glob(".run/checkpoints/checkpoint-*")):
             return code
 
     noted = Noted(signal.SIGTERM, signal.SIGINT)

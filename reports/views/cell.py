@@ -230,6 +230,7 @@ def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
         ("changes since the plan", _changes(report)),
         ("batch", f"{spec.batch} events"),
         ("punctuation interval", f"{spec.punctuation} events"),
+        ("checkpoint interval", spec.checkpoint if spec.interval.seconds else f"{spec.checkpoint} events"),
         ("waiting threads", spec.idle),
         ("pinned to cores", "yes" if spec.pin else "no"),
     ]

@@ -216,7 +216,7 @@ class Writer:
 
     def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._schema = folder, schema
+        self.folder, self._schema = folder, schema
         self._writing = ThreadPoolExecutor(1, "writing")
         self._waiting: deque[Future] = deque()
         # Its thread's while a table waits, else the caller's.
@@ -238,7 +238,7 @@ class Writer:
             self._writing.shutdown(cancel_futures=True)
 
     def _open(self) -> pq.ParquetWriter:
-        self._file = pq.ParquetWriter(part_path(self._folder, self.parts), self._schema, **_layout(self._schema))
+        self._file = pq.ParquetWriter(part_path(self.folder, self.parts), self._schema, **_layout(self._schema))
         self.parts += 1
         self._rows = 0
         return self._file

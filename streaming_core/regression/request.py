@@ -37,6 +37,7 @@ from streaming_core.run.way import (
     MAX_THREADS,
     NAMED_PLANS,
     OPTION_EXECUTORS,
+    Interval,
     ParamValue,
     RunSpec,
     executor_of,
@@ -146,6 +147,7 @@ class RegressionSpec(_Ways):
     )
     idle: Literal["spin", "yield", "park"] = Field("yield", description=RunSpec.model_fields["idle"].description)
     punctuation: int = Field(500, ge=1, le=10_000_000, description=RunSpec.model_fields["punctuation"].description)
+    checkpoint: str = Field("60s", description=RunSpec.model_fields["checkpoint"].description)
     batches: list[int] = Field(
         default=[DEFAULT_BATCH],
         min_length=1,
@@ -189,6 +191,11 @@ class RegressionSpec(_Ways):
         "any",
         description="Whether `any` host that is free takes the next cell, or `every` host runs each cell.",
     )
+
+    @field_validator("checkpoint", mode="before")
+    @classmethod
+    def _parse_checkpoint(cls, value: Any) -> str:
+        return Interval.parse(value).text
 
     @field_validator("hosts", "threads", mode="before")
     @classmethod
@@ -320,7 +327,7 @@ class RegressionSpec(_Ways):
                 raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
                 ways = executor_of(name).combinations(self._values(executor_of(name)))
-                running = {"pin": self.pin, "idle": self.idle, "punctuation": self.punctuation}
+                running = {name: getattr(self, name) for name in ("pin", "idle", "punctuation", "checkpoint")}
                 for way, batch, count in itertools.product(ways, self.batches, counts):
                     if count == 1 and way.get("plan") == AUTO_PLAN:
                         way = way | {"plan": {}}  # the only plan on one thread

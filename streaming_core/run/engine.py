@@ -6,7 +6,7 @@ next, in this order:
 - folder.py: how a run folder becomes complete, and what a killed run leaves;
 - passes.py: the passes of a run, and their report (provenance.py);
 - one_pass.py: one pass, block by block (blocks.py);
-- checkpoint.py: how a killed run resumes.
+- checkpoint/: how a killed run resumes.
 
 Live runs (live.py) and other engines (external.py) have a `run` of their own.
 """
@@ -14,27 +14,27 @@ Live runs (live.py) and other engines (external.py) have a `run` of their own.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming_core import interruption, storage
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
-from streaming_core.run import checkpoint
-from streaming_core.run.checkpoint import Checkpoints
+from streaming_core.run.checkpoint import states, store
+from streaming_core.run.checkpoint.file import Checkpoint
+from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter
-from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.folder import CHECKPOINTS, PUBLISHED, earlier_report, held, run_in
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.passes import run_passes
 from streaming_core.run.provenance import PreparedRun
 from streaming_core.run.report import Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
-
-MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 # Finds the plan for a run, and a function that judges the plan after a pass.
 FindPlan = Callable[[RunSpec, workload.Workload, Progress | None], tuple[Planned, Callable[[Sample], Planned]]]
@@ -67,16 +67,17 @@ def run(
 ) -> RunReport:
     """Execute `spec` over the workload at `source`; write outputs, state and, last, report.json into `out`.
 
-    The same call on the folder of a complete run returns its report. On the folder of a killed run it starts again, or
-    resumes from the last checkpoint if the run had checkpoints.
+    The same call on the folder of a complete run returns its report. On the folder of a killed run it resumes from the
+    newest sound checkpoint, or without one starts again. A run may be resumed in another way of executing, as long as
+    application, parameters, order and sink are the same.
 
     Args:
         spec: The cell.
         source: The folder of the workload.
-        out: The run folder; None keeps only the returned report, and no checkpoints. The folder is new, or holds this
-            spec's spec.json and nothing else of a run.
+        out: The run folder; None keeps only the returned report, and no checkpoints. The folder is new, or holds a
+            spec.json of the same result and nothing else of a run.
         progress: Receives the pass, the events done, and all events.
-        say: Receives a line when the run resumes.
+        say: Receives a line when the run resumes, and when a checkpoint is damaged or cannot be written.
         meter: Measures energy; by default, this machine's counters.
         find_plan: Finds the plan of a spec with plan `auto` (planning.py), unless the run is complete.
         requires_plan: Whether a failure to find that plan is an error. Otherwise the run uses the replicated plan, and
@@ -90,7 +91,6 @@ def run(
     app = registry.load(spec.app)
     spec.check(app)
     opened = workload.read(source, app, spec.params)
-    _check_checkpoints(spec, opened)
     meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
     if out is not None and out.exists() and not out.is_dir():
@@ -115,21 +115,7 @@ def run(
     with held(spec, out) as is_complete:
         if is_complete:
             return earlier_report(out, app, opened, say)
-        if spec.checkpoint_interval:
-            return _run_with_checkpoints(spec, prepared, out, say, passes)
-        return run_anew(out, lambda folder: passes(folder, None))
-
-
-def _check_checkpoints(spec: RunSpec, opened: workload.Workload) -> None:
-    """Raise BadInput if the run would make too many checkpoints."""
-    if not spec.checkpoint_interval:
-        return
-    count = opened.rows // spec.checkpoint_interval
-    if count > MAX_CHECKPOINTS:
-        raise BadInput(
-            f"a run can have at most {MAX_CHECKPOINTS} checkpoints, got {count} with checkpoint "
-            f"{spec.option('checkpoint')}; raise checkpoint, the punctuations between two checkpoints"
-        )
+        return run_in(out, lambda work: _run_in(work, prepared, say, passes), resumes=True)
 
 
 def _plan(
@@ -175,31 +161,40 @@ def _search(
     return _Planning(way, judge)
 
 
-def _run_with_checkpoints(
-    spec: RunSpec,
-    prepared: PreparedRun,
-    out: Path,
-    say: Callable[[str], None],
-    passes: Callable[[Path, Checkpoints], RunReport],
+def _run_in(
+    work: Path, prepared: PreparedRun, say: Callable[[str], None], passes: Callable[[Path, Checkpoints], RunReport]
 ) -> RunReport:
-    """Run from the last checkpoint in the folder, or from the beginning."""
-    program = prepared.program
+    """Run from the newest sound checkpoint in the folder of the unfinished results, or from the beginning."""
+    spec, bound = prepared.spec, prepared.program.bound
     about = {
-        "spec": spec.spec_digest,
-        "application code": registry.code_digest(program.app),
+        store.CODE: registry.code_digest(bound.app),
         "workload": prepared.workload.manifest["content_digest"],
-        "table layout": checkpoint.table_layout(program),
+        "order": spec.order,
+        "sink": spec.sink,
     }
-    schema = program.bound.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
-    with checkpoint.opened(out, about, spec.checkpoint_interval, schema) as durable:
-        if durable.last is not None:
-            say(f"resuming from the checkpoint at event {durable.last.events}")
-        try:
-            report = passes(durable.folder, durable)
-        except BadInput as error:
+    (work / CHECKPOINTS).mkdir(exist_ok=True)
+    way = spec.model_dump(mode="json")
+    checkpoints = Checkpoints(work / CHECKPOINTS, spec.interval, about, states.declarations(bound), way, say)
+    schema = bound.output.arrow(("seq", "sub"))
+
+    def closed(checkpoint: Checkpoint) -> list[Path]:
+        return [part_path(work / "outputs", number) for number in range(checkpoint.outputs)]
+
+    def check(checkpoint: Checkpoint) -> None:
+        store.check_outputs(Parts(closed(checkpoint)), schema, checkpoint)
+
+    checkpoints.recover(check)
+    last = checkpoints.last
+    for name in PUBLISHED[1:]:  # made anew
+        shutil.rmtree(work / name, ignore_errors=True)
+    for path in set((work / "outputs").glob("*")).difference(closed(last) if last else ()):
+        path.unlink()
+    if last is not None:
+        say(f"resuming from the checkpoint at event {last.events}")
+    try:
+        return passes(work, checkpoints)
+    except BaseException as error:
+        checkpoints.close()
+        if last is not None and isinstance(error, BadInput):
             raise BadInput(f"{error}; choose a new folder for another workload") from None
-        interruption.check()
-        durable.publish()
-        storage.write_json(out / "report.json", report.model_dump(mode="json"))
-        storage.sync(out)
-    return report
+        raise

@@ -42,7 +42,7 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, one_line
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.process import end_group, start
-from streaming_core.run.folder import earlier_report, held, run_anew
+from streaming_core.run.folder import earlier_report, held, run_in
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import LOG, Latency, RunReport, Sample
 from streaming_core.run.way import External, RunSpec
@@ -81,7 +81,7 @@ def run(spec: RunSpec, source: Path, out: Path, say: Say = lambda line: None, li
         if is_complete:
             return earlier_report(out, app, opened, say)
         limit = min(limit, engine.manifest.limit)
-        return run_anew(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
+        return run_in(out, lambda folder: _passes(spec, engine, app, opened, source, folder, limit))
 
 
 def _passes(

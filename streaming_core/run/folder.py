@@ -1,10 +1,14 @@
 """The folder of a run: one process uses it at a time, and it shows a run whole or not at all.
 
-The process that runs holds a lock, which ends with it. It writes into `.run/` below the folder. When the run is done,
-it moves outputs and state out, writes report.json, and removes `.run`, in this order. The next process returns the
-report if there is one. Otherwise it removes the remains and starts again.
+The process that runs holds a lock, which ends with it. It writes into `.run/` below the folder:
 
-Runs with checkpoints keep their unfinished results in `.checkpoint/` instead (checkpoint.py).
+    .run/outputs/         closed parts, and one that is being written
+    .run/checkpoints/     the checkpoints (checkpoint/)
+    .run/state/           final state, after the last event
+
+When the run is done, it moves outputs and state out, writes report.json, and removes `.run`, in this order. The next
+process returns the report if there is one. Otherwise it moves the published folders back, and resumes from the newest
+sound checkpoint, or without one starts again. The run that resumes may execute the application in another way.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, refusal
 from streaming_core.language.application import App
-from streaming_core.run import checkpoint
-from streaming_core.run.checkpoint import PUBLISHED
+from streaming_core.run.checkpoint import file
 from streaming_core.run.report import LOG, RunReport, read_report
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import External, RunSpec
 
-WORK = ".run"  # the unfinished results of a run without checkpoints
+WORK = ".run"  # the unfinished results
+CHECKPOINTS = "checkpoints"
+PUBLISHED = ("outputs", "state", "rerun")  # the folders that a run may leave
+# The fields of a spec that decide the results, so that a run which resumes has the same.
+RESULT = ("app", "params", "order", "sink")
 
 
 @contextmanager
@@ -64,29 +71,40 @@ def held(spec: RunSpec, out: Path) -> Iterator[bool]:
 
 
 def _claim(out: Path, spec: RunSpec) -> None:
-    """Check that a folder belongs to this spec, and write spec.json into a new one.
+    """Check that a folder is new or belongs to a run with the same result, and write its spec.json.
 
     Raises:
-        BadInput: The folder belongs to another spec, or holds other files.
+        BadInput: The folder belongs to another run, or holds other files.
     """
     names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-    if (out / "spec.json").exists():
-        other = RunSpec.parse((out / "spec.json").read_bytes())
-        if other.spec_digest != spec.spec_digest:
-            digests = f"{other.spec_digest}, requested {spec.spec_digest}"
-            raise BadInput(f"{out} holds a run with other options ({digests}); choose a new folder")
+    other = RunSpec.parse((out / "spec.json").read_bytes()) if (out / "spec.json").exists() else spec
+    if other.spec_digest != spec.spec_digest:
+        _compare(out, spec, other)
     known = {"spec.json", LOG}
     if (out / "spec.json").exists():
         # A run moves its outputs out before it writes the report, so it may have ended between the two.
         if (out / "report.json").exists():
             known |= {*PUBLISHED, "report.json"}
-        elif (out / (checkpoint.FOLDER if spec.checkpoint_interval else WORK)).exists():
+        elif (out / WORK).exists():
             known |= {*PUBLISHED}
     if leftovers := [name for name in names if name not in known]:
         raise BadInput(f"{out} already holds {', '.join(leftovers)}; choose a new folder")
     storage.sweep_files(out)
-    if not (out / "spec.json").exists():
+    if other.spec_digest != spec.spec_digest or not (out / "spec.json").exists():
         storage.write_json(out / "spec.json", spec.model_dump(mode="json"))
+
+
+def _compare(out: Path, spec: RunSpec, other: RunSpec) -> None:
+    """Raise BadInput unless a run of this spec may resume one of another spec in this folder."""
+    if (out / "report.json").exists() or isinstance(spec, External) or isinstance(other, External):
+        digests = f"{other.spec_digest}, requested {spec.spec_digest}"
+        raise BadInput(f"{out} holds a run with other options ({digests}); choose a new folder")
+    for name in RESULT:
+        if (before := getattr(other, name)) != (now := getattr(spec, name)):
+            raise BadInput(f"{out} holds a run with {name} {before}, requested {now}; choose a new folder")
+    if spec.is_bound or other.is_bound:
+        scheme = other.option("scheme")
+        raise BadInput(f"{out} holds a run with scheme {scheme}, whose results differ; choose a new folder")
 
 
 def earlier_report(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
@@ -105,32 +123,35 @@ def earlier_report(out: Path, app: App, opened: workload.Workload, say: Callable
     digests = report.code_digest, report.workload["content_digest"]
     if digests != (registry.code_digest(app), opened.manifest["content_digest"]):
         raise BadInput(f"{out} holds a run of another workload or another version of the code; choose a new folder")
-    for name in (checkpoint.FOLDER, WORK):
-        shutil.rmtree(out / name, ignore_errors=True)
+    shutil.rmtree(out / WORK, ignore_errors=True)
     say(f"{out} already holds this run; nothing to do")
     return report
 
 
-def run_anew(out: Path, passes: Callable[[Path], RunReport]) -> RunReport:
-    """Run from the beginning, after removing the remains of a run that did not end; write the results into the folder.
+def run_in(out: Path, passes: Callable[[Path], RunReport], resumes: bool = False) -> RunReport:
+    """Run in the folder of the unfinished results, and publish the results when the run is done.
 
     Args:
         out: The folder, which `held` holds.
-        passes: Makes the passes. It writes PUBLISHED into the folder that it receives, which lasts as long as the run.
+        passes: Makes the passes. It writes PUBLISHED into the folder that it receives.
+        resumes: Whether that folder still has what a killed run left. Otherwise it is empty.
     """
     work = out / WORK
-    if work.exists():  # removed last: while it exists, the published folders belong to no finished run
-        for name in (*PUBLISHED, WORK):
+    if work.exists():  # while it exists, the published folders belong to no finished run
+        for name in PUBLISHED:
             if (out / name).exists():
-                shutil.rmtree(out / name)
-    work.mkdir()
+                os.replace(out / name, work / name)
+        if not resumes:
+            shutil.rmtree(work)
+    work.mkdir(exist_ok=True)
     storage.sync(out)
     try:
         report = passes(work)
         storage.sync_tree(work)
         interruption.check()
     except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        if not file.paths(work / CHECKPOINTS):
+            shutil.rmtree(work, ignore_errors=True)
         raise
     for name in PUBLISHED:
         if (work / name).exists():

@@ -6,7 +6,7 @@ The folder of a run at work holds
     outputs/part-*.parquet  outputs in delivered order; each part appears whole, and never changes
     .live/batches/          the micro-batches
     .live/checkpoint/       Structured Streaming's own checkpoint, with the offsets of the source
-    .live/.checkpoint/last  the engine's checkpoint, if the options ask for checkpoints
+    .live/checkpoints/      the engine's checkpoints (checkpoint/)
     .live/left.json         the items of the source that were not read, written at the end of the stream
     .live/closed            the stream has ended: the run takes no more micro-batches
 
@@ -26,7 +26,7 @@ import os
 import resource
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,9 @@ from streaming_core.data.microbatch import MicroBatch, Position
 from streaming_core.data.parts import Parts, part_path, write_states, write_whole
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import Program, compile_app
-from streaming_core.run import checkpoint
 from streaming_core.run.blocks import Blocks, block_size
+from streaming_core.run.checkpoint import states, store
+from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.folder import locked
@@ -131,16 +132,14 @@ def _run(
     (live / BATCHES).mkdir(parents=True, exist_ok=True)
     for name in (STATE, WORKLOAD):  # of a run that was killed at its end
         shutil.rmtree(out / name, ignore_errors=True)
-    keeping: AbstractContextManager[checkpoint.Checkpoints | None] = nullcontext()
-    if spec.checkpoint_interval:
-        about = {
-            "application code": registry.code_digest(program.app),
-            "table layout": checkpoint.table_layout(program),
-        }
-        keeping = checkpoint.opened(live, about, spec.checkpoint_interval, None)
-    with keeping as durable:
+    about = {store.CODE: registry.code_digest(program.app)}
+    (live / "checkpoints").mkdir(exist_ok=True)
+    declared, way = states.declarations(program.bound), spec.model_dump(mode="json")
+    durable = Checkpoints(live / "checkpoints", spec.interval, about, declared, way, say)
+    durable.recover()
+    try:
         options = spec.runtime_options | {"sink": "parquet", "rate": 0.0, "deliveries": False, "latencies": None}
-        with PassEngine(program, options, durable.last if durable else None) as engine:
+        with PassEngine(program, options, durable) as engine:
             progress = _Progress(spec, program, engine, out / "outputs", durable)
             for batch in _recorded(live, program, progress.position):
                 progress.take(batch)
@@ -157,6 +156,8 @@ def _run(
             progress.finish()
             state = final_state(engine.runtime, program)
             metrics = json.loads(engine.runtime.metrics())
+    finally:
+        durable.close()
     storage.sync(out / "outputs")
     write_states(out, state)
     storage.sync_tree(out / STATE)
@@ -168,7 +169,7 @@ def _run(
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         binding=metrics["binding"],
         memory=metrics["memory"],
-        resumed=durable.resumed if durable else [],
+        resumed=durable.resumed,
         host={"load_after": os.getloadavg()[0]},
     )
     report = report_of(PreparedRun(spec, program, opened, load_before), outcome)
@@ -197,16 +198,13 @@ class _Progress:
         position: The position behind the last micro-batch.
     """
 
-    def __init__(
-        self, spec: RunSpec, program: Program, engine: PassEngine, folder: Path, durable: checkpoint.Checkpoints | None
-    ):
+    def __init__(self, spec: RunSpec, program: Program, engine: PassEngine, folder: Path, durable: Checkpoints):
         self._program, self._engine, self._folder, self._durable = program, engine, folder, durable
         self._block = block_size(spec)
-        last = durable.last if durable is not None else None
+        last = durable.last
         self.spent = Spent(None, last.cpu_seconds) if last else Spent(Meter())
         self.position = Position()
         self._start = last.read if last else (0, 0)
-        self._saved = self._start[0]
         folder.mkdir(exist_ok=True)
         storage.sweep_files(folder)
         written = Parts.of(folder)
@@ -214,8 +212,7 @@ class _Progress:
         self._written = (0, 0)
         for table in written.slices(1 << 16):
             self._written = add(self._written, digest_table(table, ("seq", "sub")))
-        delivered = last.standing["delivered"]["digest"] if last else {"rows": 0, "sum": 0}
-        self._replayed = (delivered["rows"], delivered["sum"])
+        self._replayed = store.closed_digest(last) if last else (0, 0)
         self._left = self._written[0] - self._replayed[0]
         self._check_written()
 
@@ -227,8 +224,9 @@ class _Progress:
         self.position = batch.position
         if self.position.total[0] <= self._start[0]:
             if self.position.total[0] == self._start[0] and self.position.total != self._start:
-                raise checkpoint.damaged(
-                    batch.directory.parents[1], "the recorded events are not those of the checkpoint"
+                raise BadInput(
+                    f"{batch.directory.parents[1]}: the recorded events are not those of the checkpoint; choose a new "
+                    "folder"
                 )
             return 0
         new = 0
@@ -294,12 +292,6 @@ class _Progress:
         )
 
     def _save(self) -> None:
-        """Make a checkpoint if enough events were processed since the last one."""
-        if self._durable is None or self.position.total[0] - self._saved < self._durable.interval:
-            return
-        standing, images = self._engine.runtime.standing(), []
-        self._engine.runtime.images(lambda name, _, image: images.append((name, image)))
-        about, resumed = self._durable.about, self._durable.resumed
-        read = self.position.total
-        self._durable.save(checkpoint.Checkpoint(read, 0, json.loads(standing), self.spent.cpu, resumed, about, images))
-        self._saved = read[0]
+        """Make a checkpoint if it is due."""
+        if self._durable.is_due(self.position.total[0]):
+            self._durable.make(self._engine.runtime, self.position.total, self.spent.cpu)

@@ -23,10 +23,10 @@ from streaming_core import interruption
 from streaming_core.data import rows as row_format
 from streaming_core.data.arrow import to_arrow
 from streaming_core.data.digest import format_digest
-from streaming_core.data.parts import Writer, ahead, write_states
+from streaming_core.data.parts import Writer, ahead, part_path, write_states
 from streaming_core.kernels.program import Program
 from streaming_core.run.blocks import Blocks
-from streaming_core.run.checkpoint import Checkpoint, Checkpoints
+from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.node_loads import Counters
@@ -53,7 +53,7 @@ class PassRequest:
         folder: Receives outputs (sink parquet) and state.
         progress: Called after each block.
         exports_state: Whether the pass returns its final state.
-        durable: Gives the checkpoint to resume from, and takes those on the way and the one at the end.
+        durable: Gives the checkpoint to resume from, and makes those on the way.
         meter: Measures energy. None: the sample has no energy. Nor has that of a pass that resumed.
         counters: Count loads from memory nodes; None: nothing does.
         beside: A context for the time in which events are processed. It may request reconfigurations.
@@ -105,16 +105,14 @@ def run(spec: RunSpec, program: Program, blocks: Blocks, request: PassRequest = 
     """
     durable, folder = request.durable, request.folder
     last = durable.last if durable is not None else None
-    with PassEngine(program, _runtime_options(spec, blocks.events, request), last) as engine:
+    with PassEngine(program, _runtime_options(spec, blocks.events, request), durable) as engine:
         # The energy up to a checkpoint that the pass resumes from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(request.meter, counters=request.counters)
         writing: AbstractContextManager[Writer | None] = nullcontext()
         if folder is not None and request.sink == "parquet":
-            writing = Writer(folder / "outputs", engine.schema, last.parts if last else 0)
+            writing = Writer(folder / "outputs", engine.schema, last.outputs if last else 0)
         with writing as writer:
-            read = _process_events(engine, blocks, request, writer, spent)
-        if durable is not None and (last is None or last.events < read[0]):
-            _save(engine, durable, writer, read, spent.cpu)
+            _process_events(engine, blocks, request, writer, spent)
         state = final_state(engine.runtime, program) if request.exports_state else {}
         if folder is not None:
             write_states(folder, state)
@@ -137,15 +135,15 @@ def _runtime_options(spec: RunSpec, events: int, request: PassRequest) -> dict[s
 
 def _process_events(
     engine: PassEngine, blocks: Blocks, request: PassRequest, writer: Writer | None, spent: Spent
-) -> tuple[int, int]:
-    """Process the events behind the last checkpoint, if any; return the position of the last checkpoint to make."""
+) -> None:
+    """Process the events behind the last checkpoint, if any, and make checkpoints on the way."""
     durable = request.durable
     last = durable.last if durable is not None else None
     done, read = (last.events, last.read) if last else (0, (0, 0))
     reading = ahead if writer is not None and not request.rate else iter
     stream: Iterable = ((*block, read) for block in blocks.read(reading))
     if durable is not None:
-        stream = blocks.read_on(read, durable.interval, reading)
+        stream = blocks.read_on(read, durable.cut, reading)
     with request.beside(engine.runtime) if request.beside else nullcontext():
         for rows, text, read in stream:
             interruption.check()
@@ -156,27 +154,20 @@ def _process_events(
                 _write_outputs(engine, writer)
                 if request.rate:
                     writer.settle()
-            if durable is not None and done % durable.interval == 0 and done < blocks.events:
-                _save(engine, durable, writer, read, spent.cpu)
+            if durable is not None and done < blocks.events and durable.is_due(done):
+                outputs = []
+                if writer is not None:
+                    writer.cut()
+                    outputs = [part_path(writer.folder, number) for number in range(writer.parts)]
+                durable.make(engine.runtime, read, spent.cpu, outputs)
             if request.progress is not None:
                 request.progress(request.kind, done, blocks.events)
     with spent.counting():
         engine.runtime.finish(blocks.end)
     if writer is not None:
         _write_outputs(engine, writer)
-    return read
-
-
-def _save(
-    engine: PassEngine, durable: Checkpoints, writer: Writer | None, read: tuple[int, int], cpu_seconds: float
-) -> None:
-    """Make a checkpoint at a position."""
-    if writer is not None:
-        writer.cut()
-    standing, images = engine.runtime.standing(), []
-    engine.runtime.images(lambda name, _, image: images.append((name, image)))
-    parts = writer.parts if writer is not None else 0
-    durable.save(Checkpoint(read, parts, json.loads(standing), cpu_seconds, durable.resumed, durable.about, images))
+    if durable is not None:
+        durable.settle()
 
 
 def _write_outputs(engine: PassEngine, writer: Writer) -> None:
@@ -194,13 +185,13 @@ class PassEngine:
         schema: Columns of the outputs.
     """
 
-    def __init__(self, program: Program, options: dict[str, Any], last: Checkpoint | None = None):
+    def __init__(self, program: Program, options: dict[str, Any], durable: Checkpoints | None = None):
         """Prepare an engine.
 
         Args:
             program: The compiled application.
             options: The runtime's options (runtime/ABI.md).
-            last: The checkpoint to resume from; None starts from fresh state.
+            durable: Has the checkpoint to resume from; without one, the engine starts from fresh state.
         """
         from streaming_core import _runtime
 
@@ -208,7 +199,7 @@ class PassEngine:
         self._nameable = row_format.nameable_text() if program.makes_texts else None
         # The text that outputs refer to: that of their block, or all that an operator can name.
         self._named = np.zeros(row_format.TEXT_PADDING, np.uint8) if self._nameable is None else self._nameable
-        self._last = last
+        self._durable = durable
         self.runtime = _runtime.Engine(program.json(), json.dumps(options), self._nameable)
         self.schema = program.bound.output.arrow(("seq", "sub"))
 
@@ -216,10 +207,8 @@ class PassEngine:
         """Bring tables and states to their start."""
         try:
             load_tables(self.runtime, self._program)
-            if self._last is not None:
-                for name, image in self._last.images:
-                    self.runtime.restore(name, image)
-                self.runtime.resume(json.dumps(self._last.standing))
+            if self._durable is not None and self._durable.last is not None:
+                self._durable.restore(self.runtime)
         except BaseException:
             self.runtime.stop()
             raise

@@ -22,7 +22,7 @@ from pathlib import Path
 from streaming_core.data.agreement import states_digest
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks, block_size
-from streaming_core.run.checkpoint import Checkpoints
+from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter
 from streaming_core.run.node_loads import Counters
 from streaming_core.run.one_pass import PassRequest, Progress

@@ -24,13 +24,23 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
@@ -69,7 +79,7 @@ UNORDERED_CHANNELS = frozenset({"shared_ring", "pair_queue"})
 # Fields that the digest of a spec always covers. It covers a later option only where its value is not the default. The
 # names of cells so stay the same when an option is added.
 ALWAYS_DIGESTED = frozenset({
-    "app", "params", "executor", "threads", "scheme", "pool", "stealing", "punctuation", "checkpoint", "batch",
+    "app", "params", "executor", "threads", "scheme", "pool", "stealing", "punctuation", "batch",
     "heuristic", "queue", "reorder", "channel", "plan", "order", "rate", "pin", "idle", "sink", "repetitions",
 })  # fmt: skip
 # Fields that the runtime does not take: Python makes the passes and writes the run's folder.
@@ -93,6 +103,32 @@ class Requires:
     def holds(self, value: object) -> bool:
         """Whether the marked option has an effect if the other option has this value."""
         return value in self.values
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The interval between two checkpoints: so many seconds, or so many events. Both are 0 if there are none."""
+
+    seconds: int = 0
+    events: int = 0
+
+    @classmethod
+    def parse(cls, value: object) -> Interval:
+        """Read an interval, such as `10s` or `100000`.
+
+        Raises:
+            ValueError: The value is not an interval.
+        """
+        text = str(value) if type(value) in (int, str) else ""
+        if not (match := re.fullmatch(r"(0|[1-9][0-9]{0,14})(s?)", text)):
+            raise ValueError(f"must be seconds, such as 10s, or a number of events, or 0 for none, got {value!r}")
+        number = int(match[1])
+        return cls(number, 0) if match[2] else cls(0, number)
+
+    @property
+    def text(self) -> str:
+        """The interval as `parse` reads it."""
+        return f"{self.seconds}s" if self.seconds else str(self.events)
 
 
 def literal_values(field: FieldInfo) -> tuple[str, ...]:
@@ -138,6 +174,11 @@ class RunSpec(BaseModel):
     pin: bool = Field(False, description="Bind thread i to core i.")
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
     sink: Literal["parquet", "digest", "count"] = Field("digest", description="Where the outputs go.")
+    checkpoint: str = Field(
+        "60s",
+        description="Interval between two checkpoints: seconds, such as 10s, or a number of events; 0 = none. Only "
+        "Lockstep's engine writes checkpoints.",
+    )
     repetitions: int = Field(0, ge=0, le=100, description="Measured passes at peak rate after the first pass.")
     seconds: float = Field(
         0.4,
@@ -172,6 +213,11 @@ class RunSpec(BaseModel):
         """The options that have an effect only together with another option."""
         options = cls.options().items()
         return {name: one for name, field in options for one in field.metadata if isinstance(one, Requires)}
+
+    @field_validator("checkpoint", mode="before")
+    @classmethod
+    def _parse_checkpoint(cls, value: Any) -> str:
+        return Interval.parse(value).text
 
     @model_validator(mode="before")
     @classmethod
@@ -268,9 +314,9 @@ class RunSpec(BaseModel):
         return False
 
     @property
-    def checkpoint_interval(self) -> int:
-        """Events between two checkpoints; 0 = no checkpoints."""
-        return 0
+    def interval(self) -> Interval:
+        """The interval between two checkpoints."""
+        return Interval.parse(self.checkpoint)
 
     @property
     def spec_digest(self) -> str:
@@ -347,9 +393,6 @@ class Transactional(RunSpec):
     stealing: Annotated[bool, Requires("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
         False, description="Let a thread take work that another thread of its pool has not started."
     )
-    checkpoint: int = Field(
-        0, ge=0, le=1_000_000, description="Punctuation intervals between two checkpoints; 0 = no checkpoints."
-    )
 
     @property
     def strategy(self) -> str:
@@ -362,9 +405,10 @@ class Transactional(RunSpec):
         return self.scheme == "no_lock"
 
     @property
-    def checkpoint_interval(self) -> int:
-        """Events between two checkpoints; 0 = no checkpoints."""
-        return self.checkpoint * self.punctuation
+    def interval(self) -> Interval:
+        """The interval between two checkpoints: whole punctuation intervals."""
+        interval = super().interval
+        return Interval(interval.seconds, -(-interval.events // self.punctuation) * self.punctuation)
 
 
 class Pooled(RunSpec):

@@ -32,8 +32,7 @@ def test_empty_stream_is_processed(name, tmp_path):
         axis, ways = next(iter(executor.axes().items()))
         for number, way in enumerate(ways):
             fields = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}
-            if executor.name() == "transactional":
-                fields["checkpoint"] = 1
+            fields["checkpoint"] = "1"
             spec = RunSpec.parse({"app": name, "executor": executor.name(), **fields})
             try:
                 spec.check(app)

@@ -46,11 +46,11 @@ def test_every_planned_cell_has_a_row(world):
 
 def test_row_has_the_options_of_its_cell(tmp_path):
     world = World(tmp_path)
-    world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
+    world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint="30s")
     load_metrics.work(world.home, RUN_ID)
     (row,) = loaded(world, "cells")
     assert (row["scheme"], row["pool"], row["stealing"]) == ("tstream", "shared_everything", True)
-    assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
+    assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", "30s")
 
 
 def test_rows_have_reference_and_disturbances_of_each_cell(tmp_path):

@@ -182,7 +182,7 @@ def test_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     [
         (Pooled(app="wc", queue="hybrid", partitions=7, slice=9), "--partitions 7 --slice 9 "),
         (Pooled(app="wc", heuristic="ct", throughput_window=77), "--throughput-window 77 "),
-        (Transactional(app="sl", checkpoint=3), "--checkpoint 3 "),
+        (Transactional(app="sl", checkpoint="3"), "--checkpoint 3 "),
         (Pinned(app="wordcount", controller="model", thresholds=[90, 70, 45]), "--thresholds 90,70,45 "),
     ],
 )

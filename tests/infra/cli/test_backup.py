@@ -25,7 +25,7 @@ from tests.reports import past_runs
 CELL = f"runs/{past_runs.LAST}/gs.cell/attempt-1"
 LEFT_OUT = ("workloads/gs/gs-100000/events/part-00000.parquet", "expectations/other.json", "reports/index.html")
 LEFT_OUT += ("imported/wc/.plays.new/manifest.json", "warehouse/dbt/manifest.json")
-LEFT_OUT += (f"{CELL}/outputs/part-00000.parquet", f"{CELL}/.checkpoint/0/state")
+LEFT_OUT += (f"{CELL}/outputs/part-00000.parquet", f"{CELL}/.run/checkpoints/0")
 HISTORY = ("imported/wc/plays/events/part-00000.parquet", "reports/bench/tstream-20260101T000000Z.json")
 HISTORY += ("expectations/results/cells/result.json", f"{CELL}/report.json")
 

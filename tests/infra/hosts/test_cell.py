@@ -201,7 +201,8 @@ def test_killed_driver_ends_the_engine_and_the_attempt_is_lost(attempt, tmp_path
 
 
 def test_lost_run_resumes_from_its_checkpoint(attempt, tmp_path):
-    saves = "os.mkdir(out + '/.checkpoint'); open(out + '/.checkpoint/last', 'w').write('42')"
+    path = "out + '/.run/checkpoints/checkpoint-000000000000042'"
+    saves = f"os.makedirs(out + '/.run/checkpoints'); open({path}, 'w').write('42')"
     driver = start(attempt, engine(tmp_path, saves + HANGS))
     pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
     wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
@@ -209,7 +210,7 @@ def test_lost_run_resumes_from_its_checkpoint(attempt, tmp_path):
     driver.communicate()
     os.kill(child, signal.SIGKILL)
     wait_for(lambda: not alive(pid), PATIENCE)
-    goes_on = engine(tmp_path, "print('from', open(out + '/.checkpoint/last').read())", "other")
+    goes_on = engine(tmp_path, f"print('from', open({path}).read())", "other")
     assert run(attempt, goes_on).returncode == 0
     assert beside(attempt, "stdout.log").read_text() == "from 42\n"
     assert run(attempt, engine(tmp_path, "sys.exit(1)", "third")).returncode == 0, "it has ended, and once is enough"

@@ -78,7 +78,7 @@ REQUESTS = st.fixed_dictionaries(
         "stealing": st.booleans(),
         "threads": some([1, 2, 8, 1024]),
         "batches": some([1, 7, 256, 65_536]),
-        "checkpoint": st.sampled_from([0, 3]),
+        "checkpoint": st.sampled_from(["0", "10s", "3"]),
         "plans": some(["auto", "replicated"]),
         **{f"{axis}s": some(strategies) for axis, strategies in AXES.items()},
     }
