@@ -36,7 +36,7 @@ def difference(before: Mapping[str, list[list[str]]], now: Mapping[str, list[lis
     for state in [*before, *now]:
         if state not in now or state not in before:
             return f"state {state} was {'removed' if state in before else 'added'}"
-        old, new = [{name: kind for name, kind in of[state]} for of in (before, now)]
+        old, new = [{one[0]: one[1] for one in of[state]} for of in (before, now)]
         for name in [*old, *new]:
             if name not in new or name not in old:
                 return f"state {state}: field {name} was {'removed' if name in old else 'added'}"

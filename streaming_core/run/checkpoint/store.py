@@ -83,32 +83,33 @@ class Checkpoints:
             BadInput: The checkpoint belongs to another run, or all checkpoints are damaged.
         """
         sweep_files(self.folder)
-        damaged: list[str] = []
+        faults: list[str] = []
         for path in file.paths(self.folder):
             try:
                 checkpoint = file.read(path)
-                self._compare(checkpoint)
+                if difference := self._difference(checkpoint):
+                    faults.append(f"{path.name} in {self.folder} has another {difference}")
+                    continue
                 file.check(self.folder, checkpoint)
                 check(checkpoint)
             except Damage as damage:
-                damaged.append(f"{path.name} in {self.folder} is damaged: {damage}")
+                faults.append(f"{path.name} in {self.folder} is damaged: {damage}")
                 continue
-            if damaged:
-                self._say(f"{'; '.join(damaged)}; using {path.name}")
+            if faults:
+                self._say(f"{'; '.join(faults)}; using {path.name}")
             self.last, self._newest = checkpoint, [checkpoint]
             self._events, self._synced = checkpoint.events, checkpoint.outputs
             return
-        if damaged:
-            raise BadInput(f"{'; '.join(damaged)}; remove {self.folder} to start over, or choose a new folder")
+        if faults:
+            raise BadInput(f"{faults[0]}; choose a new folder, or remove {self.folder} to start over")
 
-    def _compare(self, checkpoint: Checkpoint) -> None:
+    def _difference(self, checkpoint: Checkpoint) -> str | None:
+        """The first fact in which a checkpoint differs from this run, and how; None if there is none."""
         for name, value in self.about.items():
-            other = checkpoint.about.get(name)
-            if other == value:
-                continue
-            change = states.difference(checkpoint.states, self.states) if name == CODE else None
-            why = change or f"{_short(other)}, now {_short(value)}"
-            raise BadInput(f"the checkpoint in {self.folder} has another {name} ({why}); choose a new folder")
+            if (other := checkpoint.about.get(name)) != value:
+                change = states.difference(checkpoint.states, self.states) if name == CODE else None
+                return f"{name} ({change or f'{_short(other)}, now {_short(value)}'})"
+        return None
 
     @property
     def resumed(self) -> list[int]:
@@ -210,7 +211,7 @@ class Checkpoints:
         self._writing = None
         if code == OUTPUTS:
             raise CommandFailed("the outputs before a checkpoint did not get to the disk")
-        failure = "" if code == 0 else os.strerror(code) if 0 < code < OUTPUTS else f"its process ended with {code}"
+        failure = "" if code == 0 else os.strerror(code) if 0 < code < OUTPUTS else _ending(code)
         try:
             if not failure:
                 checkpoint = file.read(temporary)
@@ -242,15 +243,15 @@ class Checkpoints:
             self.settle()
 
 
-def check_outputs(outputs: Parts, schema: pa.Schema | None, checkpoint: Checkpoint) -> None:
-    """Raise Damage unless these are the outputs that a checkpoint counts, with the columns of the schema, if any.
+def check_outputs(outputs: Parts, schema: pa.Schema, checkpoint: Checkpoint) -> None:
+    """Raise Damage unless these are the outputs that a checkpoint counts, with the columns of the schema.
 
     A run that writes no outputs has no files to check.
     """
     if checkpoint.about.get("sink") != "parquet":
         return
     try:
-        alike, digest = not outputs.paths or outputs.schema == (schema or outputs.schema), (0, 0)
+        alike, digest = not outputs.paths or outputs.schema == schema, (0, 0)
         for table in outputs.slices(1 << 16):
             digest = add(digest, digest_table(table, ("seq", "sub")))
     except BadInput as error:
@@ -263,6 +264,10 @@ def closed_digest(checkpoint: Checkpoint) -> tuple[int, int]:
     """The digest of the outputs that a checkpoint counts: rows, and the sum of their hashes."""
     digest = json.loads(checkpoint.standing)["delivered"]["digest"]
     return digest["rows"], digest["sum"]
+
+
+def _ending(code: int) -> str:
+    return f"its process was ended by signal {-code}" if code < 0 else "its process failed"
 
 
 def _short(value: Any) -> str:

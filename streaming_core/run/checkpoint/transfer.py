@@ -1,28 +1,40 @@
 """Takes the newest sound checkpoint of a run to another folder or host.
 
-The file of an export is a tar archive: the checkpoint with all of its parts, and the outputs before it. The folder that
-an import makes is that of a killed run, so the usual command resumes it.
+An export is one file: a tar archive of the checkpoint with all of its parts and of the outputs before it, and a last
+line with the digest of the archive. The folder that an import makes is that of a killed run, so the usual command
+resumes it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 from streaming_core import interruption, storage
-from streaming_core.data.parts import Parts, part_path
+from streaming_core.data.parts import part_path
 from streaming_core.errors import BadInput, refusal
-from streaming_core.run.checkpoint import file, store
+from streaming_core.run.checkpoint import file
 from streaming_core.run.checkpoint.file import Checkpoint, Damage
 from streaming_core.run.folder import CHECKPOINTS, WORK
 from streaming_core.run.way import RunSpec
 
 TRIES = 3  # a run that is at work removes old checkpoints meanwhile
+LAST = re.compile(rb"lockstep checkpoint export ([0-9a-f]{64})\n")
+LAST_SIZE = 92
+OUTPUT = re.compile(r"outputs/part-[0-9]{5,}\.parquet")
 
 
 def export(out: Path, target: Path) -> Checkpoint:
     """Write the newest sound checkpoint of a run folder into a file. The run may be at work.
+
+    Args:
+        out: The run folder.
+        target: The file.
 
     Returns:
         The checkpoint.
@@ -32,7 +44,7 @@ def export(out: Path, target: Path) -> Checkpoint:
         CommandFailed: The disk is full, or fails.
     """
     folder = out / WORK / CHECKPOINTS
-    damage = f"{out} has no checkpoint of a run that was interrupted"
+    damage = f"{out} has no checkpoint of a bounded run"
     storage.check_place(target)
     try:
         for _ in range(TRIES):
@@ -47,25 +59,50 @@ def export(out: Path, target: Path) -> Checkpoint:
 
 
 def _export(out: Path, checkpoint: Checkpoint, target: Path) -> Checkpoint:
-    folder = out / WORK / CHECKPOINTS
+    work = out / WORK
+
+    def images(take: file.Take) -> None:
+        for part, image in file.images(work / CHECKPOINTS, checkpoint):
+            take(part.name, part.number, image)
+
     with TemporaryDirectory(dir=target.resolve().parent, prefix=".checkpoint-") as temporary:
         whole = Path(temporary) / checkpoint.name
-
-        def images(take: file.Take) -> None:
-            for part, image in file.images(folder, checkpoint):
-                take(part.name, part.number, image)
-
         file.write(whole, checkpoint, images)
-        with storage.replacing(target) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
-            archive.add(whole, checkpoint.name)
-            for number in range(checkpoint.outputs):
-                interruption.check()
-                path = part_path(out / WORK / "outputs", number)
-                try:
-                    archive.add(path, f"outputs/{path.name}")
-                except FileNotFoundError:
-                    raise Damage(f"{path} is missing") from None
+        with storage.replacing(target) as stream:
+            hashing = _Hashing(stream)
+            with tarfile.open(fileobj=hashing, mode="w|") as archive:  # type: ignore[arg-type]  # it only writes
+                archive.add(whole, checkpoint.name)
+                for number in range(checkpoint.outputs):
+                    path = part_path(work / "outputs", number)
+                    try:
+                        archive.add(path, f"outputs/{path.name}")
+                    except FileNotFoundError:
+                        raise Damage(f"{path.name} is missing") from None
+            stream.write(f"lockstep checkpoint export {hashing.digest.hexdigest()}\n".encode())
     return checkpoint
+
+
+class _Hashing:
+    """A stream whose content is hashed on its way."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream, self.digest = stream, hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        interruption.check()
+        self.digest.update(data)
+        return self._stream.write(data)
+
+
+def _digest(path: Path, length: int) -> str:
+    """SHA-256 of the first bytes of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as content:
+        while piece := content.read(min(file.PIECE, length)):
+            interruption.check()
+            digest.update(piece)
+            length -= len(piece)
+    return digest.hexdigest()
 
 
 def import_(source: Path, out: Path) -> Checkpoint:
@@ -84,64 +121,50 @@ def import_(source: Path, out: Path) -> Checkpoint:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} already holds files; choose a new folder")
+    _check(source)
     try:
         with storage.held(out), storage.appearing(out) as folder:
-            _unpack(source, folder)
-            return _check(source, folder)
+            return _unpack(source, folder)
     except OSError as error:
         raise refusal(error, f"cannot write {out}") from None
 
 
-def _unpack(source: Path, folder: Path) -> None:
-    work = folder / WORK
+def _check(source: Path) -> None:
+    """Raise BadInput unless a file is a whole export."""
+    try:
+        with open(source, "rb") as content:
+            length = max(0, os.fstat(content.fileno()).st_size - LAST_SIZE)
+            content.seek(length)
+            last = LAST.fullmatch(content.read())
+        if last is None or last[1].decode() != _digest(source, length):
+            raise BadInput(f"{source} is not an exported checkpoint, or is damaged")
+    except OSError as error:
+        raise BadInput(f"cannot read {source}: {error.strerror}") from None
+
+
+def _unpack(source: Path, folder: Path) -> Checkpoint:
+    """Write the content of an export into the folder of a run."""
+    work, checkpoints = folder / WORK, []
     for path in (work / CHECKPOINTS, work / "outputs"):
         path.mkdir(parents=True)
     try:
         with tarfile.open(source, "r:") as archive:
             for member in archive:
-                interruption.check()
                 content = archive.extractfile(member) if member.isreg() else None
-                if (place := _place(member.name, folder)) is None or content is None:
-                    raise BadInput(f"{source} is not an exported checkpoint: it has {member.name!r}")
+                if content is None or not (file.NAME.fullmatch(member.name) or OUTPUT.fullmatch(member.name)):
+                    raise Damage(f"it has {member.name!r}")
+                is_output = member.name.startswith("outputs/")
+                place = work / member.name if is_output else work / CHECKPOINTS / member.name
                 with open(place, "xb") as target:
                     while piece := content.read(file.PIECE):
+                        interruption.check()
                         target.write(piece)
-    except (tarfile.TarError, EOFError, FileExistsError) as error:
-        raise BadInput(f"{source} is not an exported checkpoint, or is damaged: {error}") from None
-    except OSError as error:
-        if error.filename == str(source):
-            raise BadInput(f"cannot read {source}: {error.strerror}") from None
-        raise
-
-
-def _place(name: str, folder: Path) -> Path | None:
-    """The path of a member below a run folder; None if an export has no such member."""
-    if file.NAME.fullmatch(name):
-        return folder / WORK / CHECKPOINTS / name
-    for number in [name.removeprefix("outputs/part-").removesuffix(".parquet")]:
-        if number.isdecimal() and name == f"outputs/part-{int(number):05d}.parquet":
-            return folder / WORK / name
-    return None
-
-
-def _check(source: Path, folder: Path) -> Checkpoint:
-    """The checkpoint of a folder that was unpacked, whose spec.json it writes.
-
-    Raises:
-        BadInput: Something is missing or damaged.
-    """
-    try:
-        checkpoints = file.paths(folder / WORK / CHECKPOINTS)
-        if len(checkpoints) != 1:
-            raise Damage(f"it has {len(checkpoints)} checkpoints")
-        checkpoint = file.read(checkpoints[0])
-        file.check(checkpoints[0].parent, checkpoint)
-        outputs = folder / WORK / "outputs"
-        if len(list(outputs.iterdir())) != checkpoint.outputs:
-            raise Damage("it has other outputs than its checkpoint")
-        store.check_outputs(Parts([part_path(outputs, n) for n in range(checkpoint.outputs)]), None, checkpoint)
+                if not is_output:
+                    checkpoints.append(file.read(place))
+                    file.check(place.parent, checkpoints[-1])
+        [checkpoint] = checkpoints
         spec = RunSpec.parse(checkpoint.way)
-    except (Damage, BadInput) as error:
-        raise BadInput(f"{source} is damaged: {str(error).replace(f'{folder}/', '')}") from None
+    except (Damage, ValueError, FileExistsError, BadInput, tarfile.TarError) as error:
+        raise BadInput(f"{source} is not an exported checkpoint: {error}") from None
     storage.write_json(folder / "spec.json", spec.model_dump(mode="json"))
     return checkpoint
