@@ -98,7 +98,7 @@ def show_checkpoint(
         raise BadInput(f"{path} is damaged: {damage}") from None
     names = dict.fromkeys([*checkpoint.states, *(part.name for part in checkpoint.parts)])
     parts = {name: [part for part in checkpoint.parts if part.name == name] for name in names}
-    states = [
+    states: list[dict[str, Any]] = [
         {"name": name, "parts": len(of), "bytes": sum(part.size for part in of), "fields": checkpoint.states.get(name)}
         for name, of in parts.items()
     ]

@@ -13,7 +13,7 @@ import re
 import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from streaming_core import interruption, storage
 from streaming_core.data.parts import part_path
@@ -69,8 +69,8 @@ def _export(out: Path, checkpoint: Checkpoint, target: Path) -> Checkpoint:
         whole = Path(temporary) / checkpoint.name
         file.write(whole, checkpoint, images)
         with storage.replacing(target) as stream:
-            hashing = _Hashing(stream)
-            with tarfile.open(fileobj=hashing, mode="w|") as archive:  # type: ignore[arg-type]  # it only writes
+            hashing: Any = _Hashing(stream)  # tarfile only writes to it
+            with tarfile.open(fileobj=hashing, mode="w|") as archive:
                 archive.add(whole, checkpoint.name)
                 for number in range(checkpoint.outputs):
                     path = part_path(work / "outputs", number)

@@ -84,7 +84,7 @@ def made(begin, dice, count, parts=64):
 @pytest.mark.parametrize("parts", [2, 64])
 def test_a_run_resumes_with_the_state_at_its_last_checkpoint_and_the_disk_stays_bounded(begin, tmp_path, parts):
     dice = random.Random(parts)
-    for _ in range(12):
+    for _ in range(6):
         after = made(begin, dice, dice.randrange(1, 9), parts)
         checkpoints, engine = begin()
         assert engine.parts == after[checkpoints.last.events]
@@ -117,7 +117,7 @@ def test_everything_is_written_anew_before_old_files_pile_up(begin, tmp_path):
     most = 0
     for number in range(64):
         engine.parts["count", number] = bytes([number]) * 100
-    for events in range(10, 600, 10):
+    for events in range(10, 250, 10):
         engine.parts["count", events % 63] = bytes([events % 63]) * events
         checkpoints.make(engine, (events, 0), 0.0)
         checkpoints.settle()
