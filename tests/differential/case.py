@@ -11,7 +11,7 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
-from streaming_core.run.one_pass import PassRequest
+from streaming_core.run.one_pass import PassRequest, load_tables
 from streaming_core.run.way import ACTIVE_CONTROLLERS, AXES, ENGINE_EXECUTORS, RunSpec
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
@@ -119,3 +119,18 @@ class Case:
         counts = sample.rejected, sample.dropped_invalid, sample.dropped_late
         assert counts == (self.rejected, self.dropped, self.late)
         return sample
+
+
+def images_of(engine) -> list[tuple[str, int, bytes]]:
+    """The parts of the state of an engine."""
+    images = []
+    engine.images(lambda *part: images.append(part))
+    return images
+
+
+def resume(engine, program, standing, images):
+    """Brings a new engine to where another one stood."""
+    load_tables(engine, program)
+    for name, _, image in images:
+        engine.restore(name, image)
+    engine.resume(standing)

@@ -14,19 +14,17 @@ import numpy as np
 import pytest
 
 from streaming_core import _runtime
-from streaming_core.api import Set, i64
-from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import format_digest, state_digest
 from streaming_core.data.rows import encode
-from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
-from streaming_core.run.checkpoint import FOLDER
+from streaming_core.run.checkpoint import file
 from streaming_core.run.comparison import diff
+from streaming_core.run.folder import CHECKPOINTS, WORK
 from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import EXECUTORS
-from tests.differential.case import Case
-from tests.differential.containers import FIELDS, application, events
+from tests.differential.case import Case, images_of, resume
+from tests.differential.containers import application, events
 from tests.differential.killed import Command
 from tests.differential.test_containers import without_errors
 from tests.support.draws import some
@@ -93,11 +91,11 @@ def undisturbed(command, tmp_path_factory):
     return get
 
 
-# (application, punctuation interval, punctuations between checkpoints, options): 10, 13 and 9 checkpoints
+# (application, punctuation interval, events between checkpoints, options): 10, 12 and 8 checkpoints
 RUNS = [
-    ("gs", 100, 9, "--threads", 2, "--scheme", "owners"),
-    ("sl", 7, 100, "--threads", 2, "--scheme", "serial", "--repetitions", 1, "--seconds", 0),
-    ("tp", 500, 2, "--threads", 3, "--scheme", "owners"),
+    ("gs", 100, 900, "--threads", 2, "--scheme", "owners"),
+    ("sl", 7, 700, "--threads", 2, "--scheme", "serial", "--repetitions", 1, "--seconds", 0),
+    ("tp", 500, 1000, "--threads", 3, "--scheme", "owners"),
 ]
 
 
@@ -147,7 +145,7 @@ def killed_before_every_change(whole, out, begin):
 
 @pytest.mark.slow
 def test_run_killed_before_any_file_system_change_resumes(undisturbed, tmp_path):
-    whole = undisturbed("sl", 500, 10, "--threads", 1)
+    whole = undisturbed("sl", 500, 5000, "--threads", 1)
     assert killed_before_every_change(whole, tmp_path / "out", lambda: None) > 40
 
 
@@ -169,7 +167,7 @@ def everything(folder):
 @pytest.mark.parametrize("what", some(["run", "generate", "oracle"]))
 def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what, command, undisturbed, tmp_path):
     """Without checkpoints, and without leftover files beside the output."""
-    workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
+    workload_of = undisturbed("sl", 500, 5000, "--threads", 1).source / "workload"
     options = {
         "run": ["run", "sl", "--input", workload_of, "--threads", 1, "--punctuation", 500, "--repetitions", 1,
                 "--seconds", 0],
@@ -197,7 +195,7 @@ def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what,
 
 def test_files_of_another_run_are_ignored(command, undisturbed, tmp_path):
     """A whole `.run` of another workload, as a run leaves it that is killed before it publishes anything."""
-    whole = undisturbed("sl", 500, 10, "--threads", 1)
+    whole = undisturbed("sl", 500, 5000, "--threads", 1)
     options = ["run", "sl", "--threads", 1, "--punctuation", 500, "--input"]
     out, other = tmp_path / "out", tmp_path / "other"
     workload.write("sl", SMALL["sl"], EVENTS, 4, other)
@@ -218,7 +216,7 @@ def test_files_of_another_run_are_ignored(command, undisturbed, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [20, 30, 40])
 def test_resuming_run_killed_before_any_change_resumes_again(at, undisturbed, tmp_path):
-    whole, out = undisturbed("sl", 500, 10, "--threads", 1), tmp_path / "out"
+    whole, out = undisturbed("sl", 500, 5000, "--threads", 1), tmp_path / "out"
     assert whole.run(tmp_path / "killed", at=at)[0] is None
     begin = lambda: shutil.copytree(tmp_path / "killed", out)  # noqa: E731
     assert killed_before_every_change(whole, out, begin) > 5
@@ -227,7 +225,7 @@ def test_resuming_run_killed_before_any_change_resumes_again(at, undisturbed, tm
 @pytest.mark.slow
 def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
     """Start the processes as a user does, without test code inside. A run takes 150 checkpoints."""
-    whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
+    whole, out, dice, kills = undisturbed("gs", 60, 60, "--threads", 2), tmp_path / "out", random.Random(5), 0
     script = "from streaming_core.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, whole.arguments), "--out", str(out)]
     while True:
@@ -250,12 +248,9 @@ def test_user_process_killed_after_a_checkpoint_resumes(undisturbed, tmp_path):
     assert kills
 
 
-def last_checkpoint(out: Path) -> int | None:
-    """The time of the last checkpoint; None: there is none."""
-    try:
-        return (out / FOLDER / "last").stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
+def last_checkpoint(out: Path) -> str | None:
+    """The name of the last checkpoint; None: there is none."""
+    return next((path.name for path in file.paths(out / WORK / CHECKPOINTS)), None)
 
 
 def all_containers(folder: Path) -> Case:
@@ -282,13 +277,13 @@ def test_containers_survive_in_images(tmp_path):
         load_tables(engine, case.program)
         for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
             engine.process(rows[begin:end].view(np.uint8), end - begin, text)
-            standing, images = engine.checkpoint()
+            standing, images = engine.standing(), images_of(engine)
             engine.stop()  # and with it the memory of its containers
             engine = new_engine()
-            engine.resume(standing, images)
-            assert engine.checkpoint() == (standing, images)
-            sizes = [table.row.state[1] * table.size for table in case.program.bound.tables]
-            grown += sum(len(image) > size for image, size in zip(images, sizes, strict=True))
+            resume(engine, case.program, standing, images)
+            assert (engine.standing(), images_of(engine)) == (standing, images)
+            [table] = case.program.bound.tables
+            grown += sum(len(image) for *_, image in images) > table.row.state[1] * table.size
         engine.finish(len(rows))
         metrics = json.loads(engine.metrics())
         state = final_state(engine, case.program)
@@ -307,18 +302,12 @@ def test_invalid_image_is_refused(tmp_path):
     make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
     engine = make()
     engine.process(rows.view(np.uint8), len(rows), text)
-    standing, [image] = engine.checkpoint()
-    [field] = [f"f{number}" for number, field in enumerate(FIELDS) if field == Set[i64]]
-    length = case.program.bound.tables[0].row.state[0][field].offset + 8
-    longer = image[:length] + bytes([image[length] + 1]) + image[length + 1 :]
-    for images in ([], [image, image], [image[:-1]], [image + b" "], [b""], [longer], [b"\1" + image[1:-8]]):
+    standing, images = engine.standing(), images_of(engine)
+    [(name, _, image), *_] = images
+    for wrong in (image[:-1], image + b" ", b""):
         with pytest.raises(ValueError, match="image"):
-            make().resume(standing, images)
+            resume(make(), case.program, standing, [(name, 0, wrong)])
+    with pytest.raises(ValueError, match="another"):
+        resume(make(), case.program, standing, [("another", 0, image)])
     with pytest.raises(ValueError, match="standing"):
-        make().resume(standing.replace("events", "event"), [image])
-    with pytest.raises(ValueError, match=f"at event {len(rows)}"):
-        engine.resume(standing, [image])
-    dataflow = registry.load("fd")
-    program = compile_app(dataflow, dataflow.bind({}))
-    with pytest.raises(ValueError, match="does not support checkpoints"):
-        _runtime.Engine(program.json(), json.dumps({"executor": "pooled"})).checkpoint()
+        resume(make(), case.program, standing.replace("events", "event"), images)

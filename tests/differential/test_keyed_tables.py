@@ -19,7 +19,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import final_state, load_tables
 from streaming_core.run.way import RunSpec
-from tests.differential.case import Case, Events
+from tests.differential.case import Case, Events, images_of, resume
 from tests.support.draws import some
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
@@ -209,10 +209,10 @@ def test_run_continues_from_an_image_by_another_scheme(lookup, cases):
         if images is None:
             load_tables(running, case.program)
         else:
-            running.resume(standing, images)
-            assert running.checkpoint() == (standing, images)
+            resume(running, case.program, standing, images)
+            assert (running.standing(), images_of(running)) == (standing, images)
         running.process(rows[begin:end].view(np.uint8), end - begin, content)
-        standing, images = running.checkpoint()
+        standing, images = running.standing(), images_of(running)
         state = final_state(running, case.program)
         running.stop()
     for name, table in case.state.items():

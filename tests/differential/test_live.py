@@ -22,7 +22,7 @@ from tests.support.draws import some
 # With state that is replayed, with checkpoints, and with windows that the end of the stream flushes.
 WAYS = {
     "pooled": ("wc", "executor=pooled", "threads=2"),
-    "checkpoints": ("gs", "executor=transactional", "threads=2", "punctuation=50", "checkpoint=3"),
+    "checkpoints": ("gs", "executor=transactional", "threads=2", "punctuation=50", "checkpoint=150"),
     "windows": ("hashtag", "executor=pinned", "threads=2"),
 }
 

@@ -7,8 +7,8 @@ The name of the file has the number of events. Its content is
     {...}                     the head, as JSON: position, facts, and the table of all parts
     <sha256> <length>         the last line: the digest of first line and head, and the head's number of bytes
 
-The table of parts has the digest of each image, and the file that holds it: this one, or an older one if the part has
-not changed since. A digest in a head that is whole covers everything, so a changed, cut or exchanged byte shows.
+The table of parts has the digest of each image and the file that holds it. This is an older file if the part has not
+changed since. The digests cover everything, so a changed, cut or exchanged byte shows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Takes the newest sound checkpoint of a run to another folder or host.
 
-An export is one file: a tar archive of the checkpoint with all of its parts and of the outputs before it, and a last
-line with the digest of the archive. The folder that an import makes is that of a killed run, so the usual command
-resumes it.
+An export is one file: a tar archive, and a last line with its digest. The archive has the checkpoint with all of its
+parts, and the outputs before it. The folder that an import makes is that of a killed run, so the usual command resumes
+it.
 """
 
 from __future__ import annotations

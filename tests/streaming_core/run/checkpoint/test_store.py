@@ -68,7 +68,7 @@ def change(engine, dice, parts=64):
         engine.parts["count", number] = bytes([number]) + dice.randbytes(dice.randrange(1, 4000))
 
 
-def made(begin, dice, count, parts=64):
+def make(begin, dice, count, parts=64):
     """Makes checkpoints; returns the state at each by its events."""
     checkpoints, engine = begin()
     after, first = {}, checkpoints.last.events if checkpoints.last else 0
@@ -85,7 +85,7 @@ def made(begin, dice, count, parts=64):
 def test_a_run_resumes_with_the_state_at_its_last_checkpoint_and_the_disk_stays_bounded(begin, tmp_path, parts):
     dice = random.Random(parts)
     for _ in range(6):
-        after = made(begin, dice, dice.randrange(1, 9), parts)
+        after = make(begin, dice, dice.randrange(1, 9), parts)
         checkpoints, engine = begin()
         assert engine.parts == after[checkpoints.last.events]
         assert checkpoints.last.events == max(after)
@@ -162,8 +162,8 @@ def test_no_damaged_checkpoint_is_used(begin, tmp_path, seed):
     (tmp_path / "whole").mkdir()
     (tmp_path / "foreign").mkdir()
     here = lambda name: lambda *a, **k: begin(*a, folder=tmp_path / name, **k)  # noqa: E731
-    made(partial(here("foreign"), about=ABOUT | {"workload": "4:1"}), dice, 4)
-    after = made(here("whole"), dice, 6)
+    make(partial(here("foreign"), about=ABOUT | {"workload": "4:1"}), dice, 4)
+    after = make(here("whole"), dice, 6)
     whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     for _ in range(100):
         folder = tmp_path / "damaged"
@@ -193,7 +193,7 @@ def test_no_damaged_checkpoint_is_used(begin, tmp_path, seed):
 
 
 def test_a_checkpoint_of_another_run_is_refused_and_the_field_named(begin, tmp_path):
-    made(begin, random.Random(1), 2)
+    make(begin, random.Random(1), 2)
     before = sorted(path.read_bytes() for path in tmp_path.iterdir())
     for about, declared, words in [
         (ABOUT | {"workload": "4:1"}, STATES, "has another workload (3:1, now 4:1)"),
@@ -225,7 +225,7 @@ def test_a_difference_of_declarations_names_state_and_field():
 
 
 def test_a_checkpoint_of_another_version_is_not_used(begin, tmp_path):
-    after = made(begin, random.Random(2), 3)
+    after = make(begin, random.Random(2), 3)
     newest = file.paths(tmp_path)[0]
     newest.write_bytes(newest.read_bytes().replace(b"lockstep checkpoint 2\n", b"lockstep checkpoint 3\n", 1))
     checkpoints, engine = begin()
@@ -289,7 +289,7 @@ def test_without_memory_for_a_process_the_run_writes_by_itself(begin, tmp_path, 
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(os, "fork", none)
-    after = made(begin, random.Random(5), 3)
+    after = make(begin, random.Random(5), 3)
     assert begin()[1].parts == after[30]
 
 
