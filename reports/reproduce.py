@@ -67,9 +67,10 @@ def _options(spec: RunSpec, plan_in_report: dict[str, Any] | None) -> tuple[list
             options += [f"--{option.replace('_', '-')}", spec.option(option)]
     options += ["--thresholds", ",".join(map(str, numbers))] if (numbers := spec.option("thresholds")) else []
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
-    for name in ("seconds", "checkpoint"):
-        options += [f"--{name}", value] if (value := getattr(spec, name)) != RunSpec.model_fields[name].default else []
+    usual = RunSpec.model_fields
+    options += ["--checkpoint", spec.checkpoint] if spec.checkpoint != usual["checkpoint"].default else []
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
+    options += ["--seconds", spec.seconds] if spec.seconds != usual["seconds"].default else []
     # A search may find another plan on another machine, so the commands name the plan of this run.
     plan = plan_in_report if spec.needs_plan else spec.option("plan")
     if "plan" in spec.options() and not plan:
