@@ -153,9 +153,6 @@ def _words(streams: list[Rows]) -> str:
 _MORE_SUBS: list[Line] = [
     (0, "@_compiled", 0),
     (0, "def _more_subs(_ctx, n):", 0),
-    (1, "block = _allocate(8 * n + 4096)", 0),
-    (1, f"_copy_bytes(block, _get(_ctx + {layout.SUBS}), _get(_ctx + {layout.SUBS_CAPACITY}))", 0),
-    (1, f"_release(_get(_ctx + {layout.SUBS}))", 0),
-    (1, f"_put(_ctx + {layout.SUBS}, block)", 0),
+    (1, f"_put(_ctx + {layout.SUBS}, _more_buffer(_get(_ctx + {layout.SUBS}), 8 * n + 4096))", 0),
     (1, f"_put(_ctx + {layout.SUBS_CAPACITY}, 8 * n + 4096)", 0),
 ]

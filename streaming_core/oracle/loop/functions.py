@@ -23,7 +23,7 @@ from streaming_core.oracle.printer import HIGH, LOW, Printer
 # The functions that printed code calls, by module; their names there begin with _.
 _CALLED = {
     memory: (
-        "get", "put", "get_u32", "put_u32", "get_u64", "more_rows", "append_rows", "allocate", "release",
+        "get", "put", "get_u32", "put_u32", "get_u64", "more_rows", "append_rows", "allocate", "release", "more_buffer",
         "copy_bytes", "float_bits", "bits_float", "wipe", "result_slot", "keep_row",
         "taken_row",
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -55,21 +56,47 @@ class Loop:
         self.seconds = 0.0
         self.running: Callable[[], AbstractContextManager] = nullcontext
         self.digest = (0, 0)
-        self._work = Workspace(app, self.program)
-        self._compile()
+        self._scratch = nameable_text() if self.program.makes_texts else None
+        self._open(None)
         # Outputs may refer to texts outside the batch, and events may build texts. This reserves address space for
         # all of them; only used pages become memory.
         self._texts = nameable_text() if self._work.names_texts else None
-        if self.program.makes_texts:
-            self._scratch = nameable_text()
-            self._work.context[layout.SCRATCH // 8] = self._scratch.ctypes.data
-            self._work.context[layout.SCRATCH_AT // 8] = self._scratch.ctypes.data
         self.compile_seconds = time.perf_counter() - started
+
+    def _open(self, base: int | None) -> None:
+        """Make the loop's memory, at an address or where it is free, and its code."""
+        self._work = Workspace(self.app, self.program, base)
+        self._compile()
+        if self._scratch is not None:
+            self._work.context[[layout.SCRATCH // 8, layout.SCRATCH_AT // 8]] = self._scratch.ctypes.data
 
     def reset(self) -> None:
         """Return to the initial state, without compiling again."""
         self._work.reset()
         self.events, self.seconds, self.digest = 0, 0.0, (0, 0)
+
+    def save(self, file: BinaryIO) -> None:
+        """Write the state between two chunks of events."""
+        about = {"code": self.code, "base": self._work.region.base, "events": self.events, "digest": self.digest}
+        file.write(json.dumps(about).encode() + b"\n")
+        self._work.region.save(file)
+
+    def load(self, file: BinaryIO) -> None:
+        """Take over the state that a loop of the same application and parameters saved.
+
+        The state must have its old address. It is free, unless another loop of this process has it.
+
+        Raises:
+            BadInput: The state belongs to a loop of other code.
+            CommandFailed: Its address is not free.
+        """
+        about = json.loads(file.readline())
+        if about["code"] != self.code:
+            raise BadInput("the saved state belongs to a loop of other code")
+        if about["base"] != self._work.region.base:
+            self._open(about["base"])
+        self._work.load(file)
+        self.events, self.digest = about["events"], tuple(about["digest"])
 
     # --- running -----------------------------------------------------------------------------------------------------
 

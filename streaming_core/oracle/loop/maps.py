@@ -17,6 +17,7 @@ from streaming_core.oracle.loop.memory import (
     put_u8,
     put_u64,
     release,
+    release_pages,
 )
 from streaming_core.oracle.loop.text import same_bytes, text_word
 
@@ -36,7 +37,7 @@ def map_open(table, state_size, key_words):
     put(table + INSIDE, 1 if inside else 0)
     put(table + ENTRY, 8 * key_words + (state_size if inside else 8))
     put(table + MASK, 63)
-    put(table + ENTRIES, allocate(64 * get(table + ENTRY)))
+    put(table + ENTRIES, allocate(table, 64 * get(table + ENTRY)))
     return 0
 
 
@@ -81,7 +82,7 @@ def larger_integer_map(table):
     """Twice the entries."""
     mask, size, old = get(table + MASK), get(table + ENTRY), get(table + ENTRIES)
     wide = 2 * mask + 1
-    entries = allocate((wide + 1) * size)
+    entries = allocate(table, (wide + 1) * size)
     for i in range(mask + 1):
         entry = old + i * size
         if get(entry + 8) != 0:
@@ -89,7 +90,7 @@ def larger_integer_map(table):
             while get(entries + place * size + 8) != 0:
                 place = (place + 1) & wide
             copy_bytes(entries + place * size, entry, size)
-    release(old)
+    release_pages(old)
     put(table + ENTRIES, entries)
     put(table + MASK, wide)
 
@@ -163,7 +164,7 @@ def packed_room(table, size):
     """Room for a packed key of this size."""
     if size + 64 > get(table + PACKED_BYTES):
         release(get(table + PACKED))
-        put(table + PACKED, allocate(2 * (size + 64)))
+        put(table + PACKED, allocate(table, 2 * (size + 64)))
         put(table + PACKED_BYTES, 2 * (size + 64))
     return get(table + PACKED)
 
@@ -252,7 +253,7 @@ def larger_text_map(table):
     """Twice the entries."""
     mask, size, old = get(table + MASK), get(table + ENTRY), get(table + ENTRIES)
     wide = 2 * mask + 1
-    entries = allocate((wide + 1) * size)
+    entries = allocate(table, (wide + 1) * size)
     for i in range(mask + 1):
         entry = old + i * size
         if get(entry) != 0:
@@ -261,7 +262,7 @@ def larger_text_map(table):
             while get(entries + place * size) != 0:
                 place = (place + 1) & wide
             copy_bytes(entries + place * size, entry, size)
-    release(old)
+    release_pages(old)
     put(table + ENTRIES, entries)
     put(table + MASK, wide)
 

@@ -1,7 +1,11 @@
 """Raw memory: loads and stores, memory that grows, and buffers for rows.
 
-Everything is an address (int64). Memory that grows comes from calloc, and the loop frees it at its end. Growing
-containers use an arena that only ever grows.
+Everything is an address (int64). State comes from the loop's region (region.py), which a snapshot copies. Growing
+containers use an arena that only ever grows. Rows between operators are no state: their buffers come from the C library.
+
+A block of the region has its size, in units of 16 bytes, and its class in the word before it. There is a class for each
+number of units up to 64, then four for each power of two. Free blocks of a class are a list. They are zeroed when they
+are used again; the largest ones return their memory at once.
 """
 
 from __future__ import annotations
@@ -14,12 +18,16 @@ from numba.extending import intrinsic
 from streaming_core.language.record import NAN_BITS, Scalar
 from streaming_core.oracle.loop.layout import (
     ARENA,
-    ARENA_CHUNKS,
     ARENA_LIMIT,
     BEGIN,
     COPIES,
     LIMIT,
     NEXT,
+    PAGE,
+    R_END,
+    R_FREE,
+    R_NEXT,
+    REGION,
     RESULT_CAPACITY,
     RESULTS,
     TAKEN,
@@ -153,7 +161,7 @@ def _libc(name: str, arguments: int, returns: bool):
     @intrinsic
     def function(typingctx, a, b):
         def codegen(context, builder, signature, args):
-            # calloc(count, size), realloc(block, size), free(block): pointers travel as integers of their width.
+            # realloc(block, size), free(block): pointers travel as integers of their width.
             kind = ir.FunctionType(_I64 if returns else ir.VoidType(), [_I64] * arguments)
             target = cgutils.get_or_insert_function(builder.module, kind, name)
             result = builder.call(target, args[:arguments])
@@ -164,7 +172,19 @@ def _libc(name: str, arguments: int, returns: bool):
     return function
 
 
-_calloc, _realloc, _free = _libc("calloc", 2, True), _libc("realloc", 2, True), _libc("free", 1, False)
+_realloc, _free = _libc("realloc", 2, True), _libc("free", 1, False)
+
+
+@intrinsic
+def _discard(typingctx, address, size):
+    """Return pages to the system: madvise(address, size, MADV_DONTNEED). They are zero from now on."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(_I32, [_I64, _I64, _I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "madvise")
+        return builder.sext(builder.call(function, [*args, _I32(4)]), _I64)
+
+    return types.int64(types.int64, types.int64), codegen
 
 
 @intrinsic
@@ -189,20 +209,65 @@ def wipe(typingctx, target, size):
     return types.none(types.int64, types.int64), codegen
 
 
+_UNIT = 16  # bytes
+_SMALL = 64  # units; larger blocks begin behind a cache line of their own
+_LINE = 64
+_LARGE = _SMALL + 4 * 15  # the class from which on blocks have whole pages: 32 MiB, as for the C library
+
+
 @compiled
-def allocate(size):
-    """Zeroed memory."""
-    block = _calloc(size, 1)
-    if block == 0:
-        raise MemoryError("out of memory")
+def allocate(near, size):
+    """Zeroed memory of the region in which `near` lies."""
+    units = (size + 8 + _UNIT - 1) >> 4
+    if units <= _SMALL:
+        number, head = units, 8
+    else:
+        head = _LINE
+        units = (size + head + _UNIT - 1) >> 4
+        shift = 4
+        while units >> shift >= 8:
+            shift += 1
+        parts = (units + (1 << shift) - 1) >> shift  # 4 to 8
+        units, number = parts << shift, _SMALL + 4 * (shift - 4) + parts - 4
+    region = near & -REGION
+    block = get(region + R_FREE + 8 * number)
+    if block != 0:
+        put(region + R_FREE + 8 * number, get(block))
+        if number < _LARGE:
+            wipe(block, _UNIT * units - head)
+        else:
+            put(block, 0)
+    else:
+        begin = get(region + R_NEXT)
+        if number >= _LARGE:
+            begin = (begin + PAGE - 1) & -PAGE
+        if begin + _UNIT * units > get(region + R_END):
+            raise MemoryError("out of memory")
+        put(region + R_NEXT, begin + _UNIT * units)
+        block = begin + head
+    put(block - 8, units << 8 | number)
     return block
 
 
 @compiled
 def release(block):
     """Frees memory (0 is fine)."""
-    _free(block, 0)
-    return 0
+    if block != 0:
+        number = get(block - 8) & 255
+        if number >= _LARGE:
+            _discard(block - _LINE, _UNIT * (get(block - 8) >> 8))
+        list_ = (block & -REGION) + R_FREE + 8 * number
+        put(block, get(list_))
+        put(list_, block)
+
+
+@compiled
+def release_pages(block):
+    """Frees memory that no other block of its size is likely to need: its pages are the system's at once."""
+    begin, end = (block + PAGE) & -PAGE, (block + _UNIT * (get(block - 8) >> 8) - _LINE) & -PAGE
+    if begin < end:
+        _discard(begin, end - begin)
+    release(block)
 
 
 @compiled
@@ -211,12 +276,9 @@ def arena(ctx, size):
     size = (size + 15) & ~15
     block = get(ctx + ARENA)
     if block + size > get(ctx + ARENA_LIMIT):
-        room = max(size + 16, 1 << 20)
-        chunk = allocate(room)
-        put(chunk, get(ctx + ARENA_CHUNKS))
-        put(ctx + ARENA_CHUNKS, chunk)
-        block = chunk + 16
-        put(ctx + ARENA_LIMIT, chunk + room)
+        room = max(size, 1 << 20)
+        block = allocate(ctx, room)
+        put(ctx + ARENA_LIMIT, block + room)
     put(ctx + ARENA, block + size)
     return block
 
@@ -231,10 +293,18 @@ def release_chunks(chunk):
 
 
 @compiled
-def release_arena(ctx):
-    """Frees every chunk."""
-    release_chunks(get(ctx + ARENA_CHUNKS))
-    put(ctx + ARENA_CHUNKS, 0)
+def more_buffer(block, room):
+    """A buffer of this room with the content of another one (0: none), which is gone."""
+    block = _realloc(block, room)
+    if block == 0:
+        raise MemoryError("out of memory")
+    return block
+
+
+@compiled
+def free_buffer(block):
+    """Frees a buffer (0 is fine)."""
+    _free(block, 0)
     return 0
 
 
@@ -244,9 +314,7 @@ def more_rows(emitter, stride):
     begin = get(emitter + BEGIN)
     used = get(emitter + NEXT) - begin
     room = max(2 * (get(emitter + LIMIT) - begin), 1 << 16, 2 * stride)
-    block = _realloc(begin, room)
-    if block == 0:
-        raise MemoryError("out of memory")
+    block = more_buffer(begin, room)
     put(emitter + BEGIN, block)
     put(emitter + LIMIT, block + room)
     put(emitter + NEXT, block + used)
@@ -292,8 +360,5 @@ def more_results(ctx, needed):
     """Makes the buffer of results larger."""
     limit = get(ctx + RESULT_CAPACITY)
     room = max(2 * limit, 4096 * needed)
-    block = allocate(room)
-    copy_bytes(block, get(ctx + RESULTS), limit)
-    release(get(ctx + RESULTS))
-    put(ctx + RESULTS, block)
+    put(ctx + RESULTS, more_buffer(get(ctx + RESULTS), room))
     put(ctx + RESULT_CAPACITY, room)

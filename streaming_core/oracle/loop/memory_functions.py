@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from streaming_core.oracle.loop import containers, maps, memory, panes
+from streaming_core.oracle.loop import containers, maps, memory
 from streaming_core.oracle.loop.machine import Machine, compiled, programs
 
 
@@ -21,9 +21,9 @@ def gather(begins, count, offsets, target):
 
 
 _ARGUMENTS = {
-    memory.release: 1, memory.release_arena: 1, maps.map_open: 3, maps.entries_in_use: 3, maps.copy_states: 5,
+    memory.free_buffer: 1, maps.map_open: 3, maps.entries_in_use: 3, maps.copy_states: 5,
     maps.enter_integers: 4, maps.enter_texts: 5, maps.copy_text_keys: 4, maps.copy_integer_keys: 3, gather: 4,
-    panes.windows_release: 1, containers.box_live: 2,
+    containers.box_live: 2,
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _larger_table(table):
     old = get(table + T_SLOTS)
     count = 0 if old == 0 else get(table + T_MASK) + 1
     mask = max(2 * count, 16) - 1
-    slots = allocate(8 * (mask + 1))
+    slots = allocate(table, 8 * (mask + 1))
     for i in range(count):
         entry = get(old + 8 * i)
         if entry != 0:
@@ -145,7 +145,7 @@ def _make_room(windows, place):
         items = old
         if 2 * first < room or room == 0:
             room = max(2 * room, 16)
-            items = allocate(16 * room)
+            items = allocate(windows, 16 * room)
         for word in range(2 * count):
             put(items + 8 * word, get(old + 16 * first + 8 * word))
         if items != old:
@@ -177,7 +177,7 @@ def _search_or_insert(windows, number):
     place = _place(windows, number)
     if place < get(windows + W_OPEN) and get(_item(windows, place)) == number:
         return get(_item(windows, place) + 8)
-    pane = allocate(PANE_BYTES)
+    pane = allocate(windows, PANE_BYTES)
     _make_room(windows, place)
     put(_item(windows, place), number)
     put(_item(windows, place) + 8, pane)
@@ -207,7 +207,7 @@ def pane_memory(pane, size):
     at = get(pane + P_AT)
     if at + size > get(pane + P_LIMIT):
         room = max(size + 16, min(4096 << min(get(pane + P_COUNT) // 32, 8), 1 << 20))
-        chunk = allocate(room)
+        chunk = allocate(pane, room)
         put(chunk, get(pane + P_CHUNKS))
         put(pane + P_CHUNKS, chunk)
         put(pane + P_LIMIT, chunk + room)
@@ -242,10 +242,10 @@ def in_order(windows, pane):
     n = get(pane + P_COUNT)
     if n > get(windows + W_SORTED_LIMIT):
         release(get(windows + W_SORTED))
-        put(windows + W_SORTED, allocate(16 * n))
+        put(windows + W_SORTED, allocate(windows, 16 * n))
         put(windows + W_SORTED_LIMIT, 2 * n)
     if get(windows + W_COUNTS) == 0:
-        put(windows + W_COUNTS, allocate(8 * (_GROUPS + 1)))
+        put(windows + W_COUNTS, allocate(windows, 8 * (_GROUPS + 1)))
     entries, counts = get(windows + W_SORTED), get(windows + W_COUNTS)
     for group in range(_GROUPS + 1):
         put(counts + 8 * group, 0)
@@ -325,7 +325,7 @@ def key_slot(windows, i, size):
     if (i + 1) * size > get(windows + W_KEYS_LIMIT):
         limit = get(windows + W_KEYS_LIMIT)
         room = max(2 * limit, 64 * size)
-        block = allocate(room)
+        block = allocate(windows, room)
         copy_bytes(block, get(windows + W_KEYS), limit)
         release(get(windows + W_KEYS))
         put(windows + W_KEYS, block)
@@ -342,7 +342,7 @@ def stamps(windows, n):
         while 2 * n > mask:
             mask = 2 * mask + 1
         release(get(windows + W_STAMPS))
-        put(windows + W_STAMPS, allocate(16 * (mask + 1)))
+        put(windows + W_STAMPS, allocate(windows, 16 * (mask + 1)))
         put(windows + W_STAMPS_MASK, mask)
     put(windows + W_STAMP, get(windows + W_STAMP) + 1)
     return mask
@@ -412,22 +412,3 @@ def batch_text(ctx, text):
     copy_bytes(at, address, length)
     put(ctx + NEXT_TEXT, at + length)
     return (at, length)
-
-
-@compiled
-def windows_release(windows):
-    """Frees the memory of a windowed operator; the caller zeroes its words."""
-    for i in range(get(windows + W_OPEN)):
-        pane_release(get(_item(windows, i) + 8))
-    release(get(windows + W_PANES))
-    slots = get(windows + W_TABLE + T_SLOTS)
-    if slots != 0:
-        for i in range(get(windows + W_TABLE + T_MASK) + 1):
-            release(get(slots + 8 * i))
-    release(slots)
-    release(get(windows + W_KEYS))
-    release(get(windows + W_SORTED))
-    release(get(windows + W_COUNTS))
-    release(get(windows + W_STAMPS))
-    release(get(windows + W_SESSIONS))
-    return 0

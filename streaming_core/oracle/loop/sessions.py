@@ -55,7 +55,7 @@ def session_begin(windows, entry):
     count, room = get(windows + W_SESSIONS_COUNT), get(windows + W_SESSIONS_ROOM)
     if count == room:
         room = max(2 * room, 64)
-        heap = allocate(8 * room)
+        heap = allocate(windows, 8 * room)
         copy_bytes(heap, get(windows + W_SESSIONS), 8 * count)
         release(get(windows + W_SESSIONS))
         put(windows + W_SESSIONS, heap)

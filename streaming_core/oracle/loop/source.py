@@ -41,11 +41,11 @@ class Source(Windowed):
             state = program.records[operator.kept].state[1]
             before: list[str] = []
             if not operator.key:
-                block = np.zeros(state // 8, np.int64)
+                block = work.region.block(state)
                 table = block.ctypes.data
                 find = self.place(block)
             else:
-                block = np.zeros(layout.MAP_BYTES // 8, np.int64)
+                block = work.region.block(layout.MAP_BYTES)
                 table, address = block.ctypes.data, self.place(block)
                 slots = program.records[operator.input].event[0]
                 fields = [self.key_field(slots[field]) for field in operator.key]

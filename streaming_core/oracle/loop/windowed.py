@@ -19,7 +19,7 @@ class Windowed(Functions):
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         bounds = program.windows[operator]
-        block = np.zeros(layout.WINDOWS_BYTES // 8 + len(window.states), np.int64)
+        block = work.region.block(layout.WINDOWS_BYTES + 8 * len(window.states))
         work.windows.append((bounds, block))
         work.open_windows(bounds, block)
         self.windows = self.place(block)
@@ -395,7 +395,7 @@ def _take_$i_{stream}(_ctx, _row):
         _h = _get(_key + {self.key_bytes - 8})
         _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
         if _entry == 0:
-            _entry = _allocate(_size_$i(_key))
+            _entry = _allocate(_w, _size_$i(_key))
             _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _ts)
             _put(_entry + {layout.E_LAST}, _ts)
             _session_begin(_w, _entry)
@@ -430,7 +430,7 @@ def _take_$i_{stream}(_ctx, _row):
         _h = _get(_key + {self.key_bytes - 8})
         _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h){moved}
         if _entry == 0:
-            _entry = _allocate(_size_$i(_key))
+            _entry = _allocate(_w, _size_$i(_key))
             _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
             {listed}
             _put(_entry + {layout.E_LAST}, _ts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine
 from streaming_core.oracle.loop.memory_functions import memory_functions
+from streaming_core.oracle.loop.region import Region
 
 
 class Workspace:
@@ -35,12 +37,15 @@ class Workspace:
         key_maps: The map from keys to rows, by table with an index.
         maps: The states of operators, in their order: address of a map, or of the only state.
         windows: Numbers and words of each windowed operator.
+        region: The memory of the state: context and emitters, rows, maps, windows.
         places: Addresses by symbol of the blocks in printed code.
         sites: The message of an error, by the number of its site.
     """
 
-    def __init__(self, app: App, program: Program):
+    def __init__(self, app: App, program: Program, base: int | None = None):
+        """Make the memory, with its region at an address; None: a free one."""
         self.app, self.program = app, program
+        self.region = Region(base)
         self.operators = [o for o in app.operators if o.kind not in ("source", "sink")]
         # A windowed operator takes its streams as they are.
         self.unions = [
@@ -49,22 +54,24 @@ class Workspace:
             if (len(o.inputs) > 1 and o.window is None) or (o.kind == "sink" and not self._ends(o))
         ]
         emitters = len(self.operators) + len(self.unions)
-        self.context = np.zeros((layout.HEAD_BYTES + layout.EMITTER_BYTES * emitters) // 8, np.int64)
+        self.context = self.region.block(layout.HEAD_BYTES + layout.EMITTER_BYTES * emitters)
         self.ctx = self.context.ctypes.data
         self.places: dict[str, int] = {}
         self._blocks: list[np.ndarray] = []  # live as long as the loop
         self.sites: list[str] = ["?"]
-        self.tables = {table.declared: _rows(table) for table in program.tables}
+        self.tables = {table.declared: self._open_table(table) for table in program.tables}
         self.indexes = {table.declared: table.index for table in program.tables if table.index is not None}
-        self.key_maps = {table: np.zeros(layout.MAP_BYTES // 8, np.int64) for table in self.indexes}
+        self.key_maps = {table: self.region.block(layout.MAP_BYTES) for table in self.indexes}
         self.maps: list[tuple[Operator, int]] = []
         self.windows: list[tuple[Bounds, np.ndarray]] = []
         self._functions = memory_functions()
         for table in self.indexes:
             self._open_index(table)
-        # Loads the functions now, because the finalizer runs when nothing can be loaded.
-        memory = self.context, self.maps, self.windows, self.key_maps, self._blocks
-        weakref.finalize(self, _give_back, self._functions, *memory, emitters)
+        # The words of buffers in the context: those of the sink and of an event's results, then the emitters'.
+        self._buffers = [word // 8 for word in (layout.SUBS, layout.RESULTS)]
+        self._buffers += [(self.emitter(i) + layout.BEGIN - self.ctx) // 8 for i in range(emitters)]
+        # Loads the function now, because the finalizer runs when nothing can be loaded.
+        weakref.finalize(self, _free_buffers, self._functions["free_buffer"], self.context, self._buffers)
 
     @property
     def names_texts(self) -> bool:
@@ -92,28 +99,39 @@ class Workspace:
 
     def reset(self) -> None:
         """Return to the initial state."""
+        self.region.clear()
         for bound in self.program.tables:
             self.tables[bound.declared][:] = _rows(bound)
         for operator, address in self.maps:
             if not operator.key:
                 view(address, 8 * (self.program.records[operator.kept].state[1] // 8))[:] = 0
             else:
-                for word in (layout.ENTRIES, layout.PACKED):
-                    self._functions["release"](word_at(address + word))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
         for bounds, words in self.windows:
-            self._functions["windows_release"](words.ctypes.data)
             self.open_windows(bounds, words)
-        self._functions["release_arena"](self.ctx)
         self.context[layout.WAITING // 8 : layout.FREE // 8 + layout.SIZES] = 0
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
         for i in range(len(self.operators)):
             view(self.emitter(i) + layout.DROPPED, 8)[:] = 0
-        for table, block in self.key_maps.items():
-            self._functions["release"](word_at(block.ctypes.data + layout.ENTRIES))
+        for table in self.key_maps:
             self._open_index(table)
+
+    def load(self, file: BinaryIO) -> None:
+        """Take over a saved region; its buffers were those of another process."""
+        passing = [word // 8 for word in layout.PASSING]
+        passing += [begin + i for begin in self._buffers[2:] for i in (-2, -1, 0)]  # NEXT, LIMIT, BEGIN
+        words = self.context[passing]
+        self.region.load(file)
+        self.context[passing] = words
+
+    def _open_table(self, table: BoundTable) -> np.ndarray:
+        """Make the rows of a table."""
+        rows = _rows(table)
+        block = self.region.block(rows.nbytes).view(np.uint8)[: rows.nbytes].view(rows.dtype)
+        block[:] = rows
+        return block
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Make an operator's empty map."""
@@ -245,23 +263,7 @@ def _rows(table: BoundTable) -> np.ndarray:
     return rows if len(rows) == table.size else np.repeat(rows, table.size)
 
 
-def _give_back(
-    functions: dict[str, Machine],
-    context: np.ndarray,
-    maps: list[tuple[Operator, int]],
-    windows: list[tuple[Bounds, np.ndarray]],
-    key_maps: dict[Table, np.ndarray],
-    blocks: list,
-    emitters: int,
-) -> None:
-    """Free the memory of a loop; `blocks` keeps the heads of the maps alive."""
-    ctx = context.ctypes.data
-    functions["release_arena"](ctx)
-    for _, words in windows:
-        functions["windows_release"](words.ctypes.data)
-    owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
-    owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
-    owners += [table + word for operator, table in maps if operator.key for word in (layout.ENTRIES, layout.PACKED)]
-    owners += [block.ctypes.data + layout.ENTRIES for block in key_maps.values()]
-    for owner in owners:
-        functions["release"](word_at(owner))
+def _free_buffers(free: Machine, context: np.ndarray, words: list[int]) -> None:
+    """Free the buffers of a loop."""
+    for address in context[words].tolist():
+        free(address)
