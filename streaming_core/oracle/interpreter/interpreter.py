@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from streaming_core import interruption
 from streaming_core.data.arrow import of_units, unit_type
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import VALID, Array, Scalar, Text
 from streaming_core.language.source import place
 from streaming_core.language.tables import BoundTable
 from streaming_core.language.typed import Program
+from streaming_core.oracle.interpreter import containers
 from streaming_core.oracle.interpreter.rows import Inserting, Keyed, decode, export, row_class, with_nones, zero
 from streaming_core.oracle.interpreter.steps import Shared, Stateful, Stateless, Step, Transaction
 from streaming_core.oracle.interpreter.windows import windowed
@@ -158,6 +160,33 @@ class Interpreter:
         self._last = self._collect(rows, seq, [], self._last)
         return self._table(rows)
 
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def save(self, file: BinaryIO) -> None:
+        """Write the state between two chunks of events."""
+        tables = [dict(rows) if isinstance(rows, dict) else rows for rows in self.tables.values()]
+        counts = [getattr(self.shared, count) for count in _COUNTS]
+        steps = [step.snapshot() for step in self._steps]
+        pickle.dump((self.events, self._last, counts, tables, steps), file, protocol=5)
+
+    def load(self, file: BinaryIO) -> None:
+        """Take over the state that an interpreter of the same application and parameters saved.
+
+        Raises:
+            BadInput: The file is no such state.
+        """
+        self.events, self._last, counts, tables, steps = _Unpickler(file).load()
+        for count, value in zip(_COUNTS, counts, strict=True):
+            setattr(self.shared, count, value)
+        for rows, saved in zip(self.tables.values(), tables, strict=True):
+            rows.clear()
+            if isinstance(rows, dict):
+                rows.update(saved)
+            else:
+                rows.extend(saved)
+        for step, saved in zip(self._steps, steps, strict=True):
+            step.restore(saved)
+
     # --- results -----------------------------------------------------------------------------------------------------
 
     @property
@@ -245,6 +274,28 @@ def initial_rows(table: BoundTable) -> list | dict:
 def _plain(keys: Any) -> list:
     """Return keys as values of operators."""
     return keys if isinstance(keys, list) else keys.tolist()
+
+
+# What state consists of, by module.
+_STATE = {
+    containers.__name__: {"PlainRing", "PlainMap", "PlainSet", "PlainCounter", "PlainTopK", "PlainQueue"},
+    row_class.__module__: {"row_of"},
+    windowed.__module__: {"_Set", "_View"},
+    Scalar.__module__: {"Scalar", "Text"},
+    "numpy": {"dtype"},
+    "types": {"SimpleNamespace"},
+}
+_COUNTS = ("dropped_invalid", "rejected", "dropped_late")
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what `save` writes, and makes no other objects than those of an interpreter's state."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a part of the state."""
+        if name not in _STATE.get(module, ()):
+            raise BadInput(f"this is no state of an interpreter: it names {module}.{name}")
+        return super().find_class(module, name)
 
 
 # The errors of the language; any other is a defect of the oracle and keeps its traceback.

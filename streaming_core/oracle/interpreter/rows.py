@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from streaming_core.data.arrow import of_units, unit_type
+from streaming_core.errors import BadInput
 from streaming_core.language.record import VALID, Array, Resolved, Ring, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import containers
@@ -15,12 +17,25 @@ from streaming_core.oracle.interpreter import containers
 
 def row_class(resolved: Resolved, header: bool) -> type:
     """Return a class with one slot per field (and `seq`); its constructor takes the values in order."""
-    names = [*(["seq"] if header else []), *(resolved.event if header else resolved.state)[0]]
-    body = [f"    {'__slots__'} = {tuple(names)!r}", f"    def __init__(self, {', '.join(names)}):"]
+    return _class((*(["seq"] if header else []), *(resolved.event if header else resolved.state)[0]))
+
+
+@cache
+def _class(names: tuple[str, ...]) -> type:
+    body = [f"    {'__slots__'} = {names!r}", f"    def __init__(self, {', '.join(names)}):"]
     body += [f"        self.{name} = {name}" for name in names]
-    namespace: dict[str, Any] = {}
+    values = "".join(f"self.{name}, " for name in names)
+    body += ["    def __reduce__(self):", f"        return row_of, (names, {values})"]
+    namespace: dict[str, Any] = {"names": names, "row_of": row_of}
     exec(f"class Row:\n{chr(10).join(body)}\n", namespace)
     return namespace["Row"]
+
+
+def row_of(names: tuple[str, ...], *values: Any) -> Any:
+    """Return a row of a snapshot."""
+    if not all(map(str.isidentifier, names)):
+        raise BadInput(f"a row has no such fields: {names}")
+    return _class(names)(*values)
 
 
 def zero(resolved: Resolved) -> Callable[[], Any]:

@@ -78,6 +78,12 @@ class Step:
         """Return final states, by the operator's name."""
         return {}
 
+    def snapshot(self) -> Any:
+        """Return all that outlasts an event, for `restore`."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Take over what `snapshot` of an equal step returned."""
+
     def _count_dropped(self) -> None:
         self.shared.dropped_invalid += 1
 
@@ -109,14 +115,15 @@ class Stateful(Step):
         self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
         self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
         self.states: dict[Any, Any] = {}
+        states = self.states
         if not operator.key:
-            only = self.states[None] = self.new()
+            states[None] = self.new()
 
             def take(row: Any) -> None:
                 seq[0] = row.seq
-                function(row, only, None)
+                function(row, states[None], None)
         else:
-            states, new = self.states, self.new
+            new = self.new
             fields = [f"row.{field}" for field in operator.key]
             key = fields[0] if len(fields) == 1 else f"({', '.join(fields)})"
             namespace: dict[str, Any] = {"states": states, "new": new, "seq": seq, "function": function}
@@ -139,6 +146,15 @@ class Stateful(Step):
             is_text = isinstance(slots[field].type, Text)
             columns[name] = pa.array(values, pa.binary()) if is_text else pa.array(map(int, values), pa.int64())
         return {operator.name: export(self.resolved, [self.states[key] for key in keys], columns)}
+
+    def snapshot(self) -> Any:
+        """Return the states by key."""
+        return self.states
+
+    def restore(self, snapshot: Any) -> None:
+        """Take over states by key."""
+        self.states.clear()
+        self.states.update(snapshot)
 
 
 _TAKE = """

@@ -86,6 +86,8 @@ class _Set:
 class Windowed(Step):
     """Windows of the kind `multi`: a set of states for each key and window."""
 
+    lasting: tuple[str, ...] = ("marks", "watermark", "touched", "by_window", "open")
+
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
         declared = operator.window
@@ -96,7 +98,7 @@ class Windowed(Step):
         self.new = [zero(shared.program.records[state]) for state in declared.states]
         self.marks: list[int | None] = [None] * len(declared.states)  # the highest `ts` of each stream
         self.watermark: int | None = None
-        self.touched = itertools.count()
+        self.touched = 0  # sets begun so far
         self.row_keys: list[tuple] = []
         self.namespace["_key"] = self.row_keys.append
         self.result = self.compiled("result") if "result" in operator.functions else None
@@ -196,7 +198,8 @@ class Windowed(Step):
         """Begin the set of a key in a window."""
         window = _View(self.start(number), self.end(number), self.make_key(*key))
         group = key_group(key) if self.declared.every is None else group_of_index(*key)
-        return _Set(window, [new() for new in self.new], (group, next(self.touched)), number, ts)
+        self.touched += 1
+        return _Set(window, [new() for new in self.new], (group, self.touched), number, ts)
 
     def expire(self, before: int | None) -> None:
         """Expire the windows before this one; all of them if it is None."""
@@ -218,6 +221,15 @@ class Windowed(Step):
         """Expire all windows."""
         self.expire(None)
 
+    def snapshot(self) -> Any:
+        """Return the watermark and the sets of states."""
+        return {name: getattr(self, name) for name in self.lasting}
+
+    def restore(self, snapshot: Any) -> None:
+        """Take over the watermark and the sets of states."""
+        for name in self.lasting:
+            setattr(self, name, snapshot[name])
+
 
 class Sliding(Windowed):
     """Windows of the kind `single`: a set of states for each key, which advances until no row of its key falls in.
@@ -225,6 +237,8 @@ class Sliding(Windowed):
     A set is in `sets` by its key, and in the window where it stands. If no function observes expiries, sets advance
     only when a row updates them. So an advance of one millisecond does not mean a thousand steps a second.
     """
+
+    lasting = (*Windowed.lasting, "sets")
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
@@ -284,6 +298,8 @@ class Sessions(Windowed):
     A session stands where it would end if its first row were its last. At that time, it moves to its present end, or
     it has ended.
     """
+
+    lasting = (*Windowed.lasting, "sets")
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)

@@ -13,7 +13,9 @@ panes.py.
 SIZES = 32  # words of FREE
 HEAD_BYTES = 448
 # Words that belong to the process or to the present batch, not to the state.
-PASSING = (TEXT, SITE, RESULTS, RESULT_CAPACITY, DIGEST, ROWS, SUBS, SUBS_CAPACITY, COUNT, NEXT_TEXT, SCRATCH, SCRATCH_AT)
+PASSING = (
+    TEXT, SITE, RESULTS, RESULT_CAPACITY, DIGEST, ROWS, SUBS, SUBS_CAPACITY, COUNT, NEXT_TEXT, SCRATCH, SCRATCH_AT,
+)  # fmt: skip
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
 EMITTER_BYTES = 64  # one to a cache line
@@ -50,7 +52,7 @@ PANE_BYTES = 72
 # sessions.
 E_START, E_END, E_HASH, E_GROUP, E_NEXT, E_PREVIOUS, E_LAST, E_NUMBER, E_KEY = range(0, 72, 8)
 FIELD_BYTES = 16  # of a key: an integer, or address and length of a text
-# A region's words: where the next block goes, the end, the free blocks by class (memory.py).
+# A region's words: where the next block goes, the end, the first free block of each class (memory.py).
 REGION, PAGE = 1 << 38, 4096  # bytes; a region begins at a multiple of its size
 R_NEXT, R_END, R_FREE = 0, 8, 16
 MOST_TEXT = (1 << 32) - 64  # bytes of text that the rows of a batch can refer to

@@ -17,7 +17,6 @@ from streaming_core.oracle.loop.memory import (
     put_u8,
     put_u64,
     release,
-    release_pages,
 )
 from streaming_core.oracle.loop.text import same_bytes, text_word
 
@@ -90,7 +89,7 @@ def larger_integer_map(table):
             while get(entries + place * size + 8) != 0:
                 place = (place + 1) & wide
             copy_bytes(entries + place * size, entry, size)
-    release_pages(old)
+    release(old)
     put(table + ENTRIES, entries)
     put(table + MASK, wide)
 
@@ -262,7 +261,7 @@ def larger_text_map(table):
             while get(entries + place * size) != 0:
                 place = (place + 1) & wide
             copy_bytes(entries + place * size, entry, size)
-    release_pages(old)
+    release(old)
     put(table + ENTRIES, entries)
     put(table + MASK, wide)
 

@@ -1,11 +1,12 @@
 """Raw memory: loads and stores, memory that grows, and buffers for rows.
 
 Everything is an address (int64). State comes from the loop's region (region.py), which a snapshot copies. Growing
-containers use an arena that only ever grows. Rows between operators are no state: their buffers come from the C library.
+containers use an arena that only ever grows. Rows between operators are no state: their buffers come from the C
+library.
 
-A block of the region has its size, in units of 16 bytes, and its class in the word before it. There is a class for each
-number of units up to 64, then four for each power of two. Free blocks of a class are a list. They are zeroed when they
-are used again; the largest ones return their memory at once.
+A block of the region has its size, in units of 16 bytes, and its class in the word before it. There is a class for
+each number of units up to 64, then four for each power of two. The free blocks of a class are a list: each has the
+address of the next one in its first word. They are zeroed when they are used again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from streaming_core.oracle.loop.layout import (
     COPIES,
     LIMIT,
     NEXT,
-    PAGE,
     R_END,
     R_FREE,
     R_NEXT,
@@ -176,18 +176,6 @@ _realloc, _free = _libc("realloc", 2, True), _libc("free", 1, False)
 
 
 @intrinsic
-def _discard(typingctx, address, size):
-    """Return pages to the system: madvise(address, size, MADV_DONTNEED). They are zero from now on."""
-
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_I32, [_I64, _I64, _I32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "madvise")
-        return builder.sext(builder.call(function, [*args, _I32(4)]), _I64)
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
 def copy_bytes(typingctx, target, source, size):
     """Copy bytes between blocks that do not overlap."""
 
@@ -212,7 +200,6 @@ def wipe(typingctx, target, size):
 _UNIT = 16  # bytes
 _SMALL = 64  # units; larger blocks begin behind a cache line of their own
 _LINE = 64
-_LARGE = _SMALL + 4 * 15  # the class from which on blocks have whole pages: 32 MiB, as for the C library
 
 
 @compiled
@@ -233,14 +220,9 @@ def allocate(near, size):
     block = get(region + R_FREE + 8 * number)
     if block != 0:
         put(region + R_FREE + 8 * number, get(block))
-        if number < _LARGE:
-            wipe(block, _UNIT * units - head)
-        else:
-            put(block, 0)
+        wipe(block, _UNIT * units - head)
     else:
         begin = get(region + R_NEXT)
-        if number >= _LARGE:
-            begin = (begin + PAGE - 1) & -PAGE
         if begin + _UNIT * units > get(region + R_END):
             raise MemoryError("out of memory")
         put(region + R_NEXT, begin + _UNIT * units)
@@ -253,21 +235,9 @@ def allocate(near, size):
 def release(block):
     """Frees memory (0 is fine)."""
     if block != 0:
-        number = get(block - 8) & 255
-        if number >= _LARGE:
-            _discard(block - _LINE, _UNIT * (get(block - 8) >> 8))
-        list_ = (block & -REGION) + R_FREE + 8 * number
+        list_ = (block & -REGION) + R_FREE + 8 * (get(block - 8) & 255)
         put(block, get(list_))
         put(list_, block)
-
-
-@compiled
-def release_pages(block):
-    """Frees memory that no other block of its size is likely to need: its pages are the system's at once."""
-    begin, end = (block + PAGE) & -PAGE, (block + _UNIT * (get(block - 8) >> 8) - _LINE) & -PAGE
-    if begin < end:
-        _discard(begin, end - begin)
-    release(block)
 
 
 @compiled

@@ -39,7 +39,6 @@ from streaming_core.oracle.loop.layout import (
     W_OPEN,
     W_PANES,
     W_ROOM,
-    W_SESSIONS,
     W_SORTED,
     W_SORTED_LIMIT,
     W_STAMP,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
@@ -21,6 +20,8 @@ from streaming_core.oracle.loop.layout import PAGE, R_END, R_FREE, R_NEXT, REGIO
 _PLACES = range(64 * REGION, 320 * REGION, REGION)  # below 0x5000_0000_0000
 _SIZES = (REGION, REGION >> 4, REGION >> 8)  # smaller ones where a limit of addresses leaves no more
 _STEP = 16 << 20  # bytes to save at once
+_LARGE = 80  # the class from which on free blocks lose their pages before a snapshot: 16 KiB
+_KEPT = 256 << 20  # bytes that stay this process's when a loop begins anew: new pages take longer than old ones
 _HUGE = 4 << 20  # bytes from which on blocks ask for huge pages, as numpy's arrays do
 _READ_WRITE = 3
 _PRIVATE_LAZY_FIXED = 0x104022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
@@ -48,7 +49,9 @@ class Region:
         self.base, size = next(((at, size) for size in _SIZES for at in places if _reserve(at, size)), (0, 0))
         if not size:
             where = f" at {base:#x}" if base is not None else ""
-            raise CommandFailed(f"cannot reserve {_SIZES[-1] >> 30} GiB of addresses{where} for the state of the oracle")
+            raise CommandFailed(
+                f"cannot reserve {_SIZES[-1] >> 30} GiB of addresses{where} for the state of the oracle"
+            )
         self._memory = (ctypes.c_uint8 * size).from_address(self.base)
         weakref.finalize(self._memory, _libc.munmap, self.base, size)
         self._blocks = self.base + PAGE  # where the next block goes; the region's words are in front of the first
@@ -69,13 +72,22 @@ class Region:
 
     def clear(self) -> None:
         """Free all memory that compiled code has taken."""
-        self._discard()
+        end = min(self._next, self._rest + _KEPT)
+        self._array(self._rest, end - self._rest)[:] = 0
+        _libc.madvise(end, self._next - end, _DISCARD)
         self._head[R_FREE // 8 :] = 0
         self._head[R_NEXT // 8] = self._rest + 8  # blocks, each behind a word, then begin at multiples of 16
         self._head[R_END // 8] = self._end
 
     def save(self, file: BinaryIO) -> None:
-        """Write the pages that are not zero."""
+        """Write the pages that are not zero. Large free blocks lose theirs before."""
+        for block in self._head[R_FREE // 8 + _LARGE :].tolist():
+            while block:
+                units, following = self._array(block - 8, 16).tolist()
+                begin, end = block + PAGE & -PAGE, block + 16 * (units >> 8) - PAGE & -PAGE
+                if begin < end:
+                    _libc.madvise(begin, end - begin, _DISCARD)
+                block = following
         file.write(np.array([self._blocks - self.base, self._rest - self.base]).tobytes())
         for begin, end in ((self.base, self._blocks), (self._rest, self._next)):
             for at in range(begin, end, _STEP):
@@ -92,7 +104,7 @@ class Region:
         """
         if _words(file, 2) != [self._blocks - self.base, self._rest - self.base]:
             raise CommandFailed("the saved state of the oracle needs more addresses than this process may have")
-        self._discard()
+        _libc.madvise(self._rest, self._next - self._rest, _DISCARD)
         _libc.madvise(self.base, self._blocks - self.base, _DISCARD)
         while head := _words(file, 2):
             offset, count = head
@@ -104,9 +116,6 @@ class Region:
     def _next(self) -> int:
         """Where the next block of compiled code goes."""
         return max(int(self._head[R_NEXT // 8]), self._rest)
-
-    def _discard(self) -> None:
-        _libc.madvise(self._rest, self._next - self._rest, _DISCARD)
 
     def _array(self, begin: int, size: int) -> np.ndarray:
         return np.frombuffer(self._memory, np.int64, size // 8, begin - self.base)

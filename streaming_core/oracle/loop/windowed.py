@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Slot, Text
 from streaming_core.language.window import MOST, Window
