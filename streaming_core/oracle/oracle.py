@@ -151,7 +151,7 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
     blocks = ahead(source.blocks(_BLOCK))
     outputs = _Outputs(folder / "outputs", machine.output_schema, app)
     if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
-        machine, checked, blocks = _compiled(source, machine, blocks)
+        machine, checked, blocks = compiled(machine, params, source.end, blocks)
     with outputs.writer:
         for events in blocks:
             outputs.write(machine.process(events))
@@ -193,16 +193,22 @@ def expected_counts(manifest: dict[str, Any]) -> dict[str, int]:
     return {"outputs": manifest["outputs"]["rows"], **{count: manifest[count] for count in DROPPED}}
 
 
-def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
+def compiled(interpreter: Interpreter, params: dict[str, Any], end: int, blocks: Iterator[pa.Table]) -> tuple:
     """Compile the loop, and compare it with the interpreter on the first events and the end of a stream behind them.
+
+    Args:
+        interpreter: A new interpreter.
+        params: Its parameters.
+        end: The seq behind the last event.
+        blocks: All events; only the first ones are read.
 
     Returns:
         The loop in its initial state, the number of these events, and all blocks.
     """
     from streaming_core.oracle.loop import Loop
 
-    loop, checked = Loop(source.app, source.manifest["params"]), 0
-    name, end = source.app.name, 0
+    name = interpreter.app.name
+    loop, checked, behind = Loop(interpreter.app, params), 0, 0
     pending: list[pa.Table] = []
     for block in blocks:
         pending.append(block)
@@ -211,19 +217,14 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
         # The interpreter first, because its errors say more.
         compare(name, interpreter.process(first), loop.process(first), "outputs")
         if first.num_rows:
-            end = min(first["seq"][-1].as_py() + 1, source.end)
+            behind = min(first["seq"][-1].as_py() + 1, end)
         if checked == CHECKED:
             break
-    compare(name, interpreter.finish(end), loop.finish(end), "flushed outputs")
+    compare(name, interpreter.finish(behind), loop.finish(behind), "flushed outputs")
     expected, actual = interpreter.state(), loop.state()
     for table in expected:
         compare(name, expected[table], actual[table], f"state {table}")
-    for count in DROPPED:
-        if getattr(interpreter, count) != getattr(loop, count):
-            raise RunFailed(
-                f"app {name}: the compiled loop and the interpreter disagree on {count} after {checked} events; "
-                "this is a fault of Lockstep"
-            )
+    compare_counts(interpreter, loop)
     loop.reset()
     return loop, checked, _chain(pending, blocks)
 
@@ -231,6 +232,16 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
 def _chain(first: list[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield from first
     yield from rest
+
+
+def compare_counts(interpreter: Interpreter, loop: Any) -> None:
+    """Raise RunFailed unless both have dropped and rejected as much."""
+    for count in DROPPED:
+        if getattr(interpreter, count) != getattr(loop, count):
+            raise RunFailed(
+                f"app {interpreter.app.name}: the compiled loop and the interpreter disagree on {count} after "
+                f"{interpreter.events} events; this is a fault of Lockstep"
+            )
 
 
 def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> None:

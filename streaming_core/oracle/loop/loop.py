@@ -77,7 +77,7 @@ class Loop:
 
     def save(self, file: BinaryIO) -> None:
         """Write the state between two chunks of events."""
-        about = {"code": self.code, "base": self._work.region.base, "events": self.events, "digest": self.digest}
+        about = {"code": self._printed, "base": self._work.region.base, "events": self.events, "digest": self.digest}
         file.write(json.dumps(about).encode() + b"\n")
         self._work.region.save(file)
 
@@ -91,7 +91,7 @@ class Loop:
             CommandFailed: Its address is not free.
         """
         about = json.loads(file.readline())
-        if about["code"] != self.code:
+        if about["code"] != self._printed:
             raise BadInput("the saved state belongs to a loop of other code")
         if about["base"] != self._work.region.base:
             self._open(about["base"])
@@ -245,6 +245,7 @@ class Loop:
         ends = any("flush" in o.functions or o.window is not None for o in self._work.operators)
         names = ["_run", "_flush"] if ends else ["_run"]
 
+        self._printed = digest_of(text)  # fixes the layout of the state, whatever compiles it
         self.code = digest_of([text, machine_code.fingerprint(Path(__file__).parent)])
 
         def make() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Region:
             raise CommandFailed(
                 f"cannot reserve {_SIZES[-1] >> 30} GiB of addresses{where} for the state of the oracle"
             )
-        self._memory = (ctypes.c_uint8 * size).from_address(self.base)
+        self._memory: Any = (ctypes.c_uint8 * size).from_address(self.base)
         weakref.finalize(self._memory, _libc.munmap, self.base, size)
         self._blocks = self.base + PAGE  # where the next block goes; the region's words are in front of the first
         self._rest, self._end = self.base + size // 4, self.base + size
