@@ -33,9 +33,9 @@ TOGETHER = {
     "tests/dbt/": "dbt",  # its tests share a history that takes a minute to build
 }
 # A full run of this file would keep one worker busy after the others are done. So its functions go to workers one by
-# one, and so does each test of the campaign.
+# one, and so does each test of the campaigns.
 MANY = "tests/differential/test_engine.py"
-CAMPAIGN = "tests/differential/test_campaign.py"
+CAMPAIGNS = ("tests/differential/test_campaign.py", "tests/differential/test_relay.py")
 WHOLLY_SLOW = "\npytestmark = pytest.mark.slow"
 # The seconds of each group when it was last recorded: `make test ARGS=--record-durations` writes the file. The longest
 # groups run first, because a long one that starts last would keep one worker busy alone.
@@ -53,7 +53,7 @@ def group_of(nodeid, every_test=True):
     """The group of a test: the tests that one worker runs. `every_test` says whether slow tests run, too."""
     if nodeid.startswith(MANY) and every_test:
         return nodeid.partition("[")[0]
-    if nodeid.startswith(CAMPAIGN):
+    if nodeid.startswith(CAMPAIGNS):
         return nodeid
     file = nodeid.partition("::")[0]
     return next((name for folder, name in TOGETHER.items() if file.startswith(folder)), file)
@@ -115,10 +115,11 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Print the seconds of groups, the counts of the campaign (differential/campaign.py), and skipped tests."""
+    """Print the seconds of groups, the counts of campaign and relay (differential/), and skipped tests."""
     if config.getoption("durations") is not None:
         print_groups(terminalreporter, config)
-    print_campaign(terminalreporter)
+    for title in ("campaign", "relay"):
+        print_counts(terminalreporter, title)
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
     for reason, tests in reasons.items():
         terminalreporter.write_line(f"{tests} skipped: {reason.removeprefix('Skipped: ')}")
@@ -159,18 +160,19 @@ def print_groups(reporter, config):
             reporter.write_line(f"{group} took {took:.0f} s, and {before.get(group, 0):.0f} s when recorded")
 
 
-def print_campaign(terminalreporter):
+def print_counts(terminalreporter, title):
+    """Print the counts that tests recorded as a property of this name, by kind of program."""
     kinds = defaultdict(Counter)
     for report in itertools.chain(*terminalreporter.stats.values()):
         for name, counts in getattr(report, "user_properties", ()):
-            if name == "campaign" and report.when == "call":
+            if name == title and report.when == "call":
                 counts = {**counts, "seconds": report.duration}
                 for kind in (counts.pop("kind"), "total"):
                     kinds[kind].update(counts)
     if not kinds:
         return
     total = kinds.pop("total")
-    terminalreporter.section("campaign")
+    terminalreporter.section(title)
     names = list(total)
     terminalreporter.write_line(" ".join(f"{name:>11}" for name in ("kind", *names)))
     for kind, counts in [*kinds.items(), ("total", total)]:
