@@ -82,12 +82,11 @@ class Leg(PassEngine):
 
     def __enter__(self) -> "Leg":
         try:
-            if self._start is None:
-                load_tables(self.runtime, self._program)
-                return self
-            for name, _, image in self._r.sample(self._start.images, len(self._start.images)):
-                self.runtime.restore(name, image)
-            self.runtime.resume(self._start.standing)
+            load_tables(self.runtime, self._program)
+            if self._start is not None:
+                for name, _, image in self._r.sample(self._start.images, len(self._start.images)):
+                    self.runtime.restore(name, image)
+                self.runtime.resume(self._start.standing)
         except BaseException:
             self.runtime.stop()
             raise
