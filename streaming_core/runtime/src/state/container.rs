@@ -110,10 +110,11 @@ fn gaps_up_to(tree: &[u32], mut places: usize) -> u32 {
     gaps
 }
 
-/// Removes from a copy of a head what depends on where its memory lies, and the gaps, which packing closes.
+/// Removes from a copy of a head what depends on where its memory lies, and where a queue begins in it; and the gaps, which
+/// packing closes.
 pub fn forget_places(head: &mut [u8], growing: &Growing) {
     head[..8].fill(0);
-    if growing.columns.is_empty() && !growing.plain {
+    if !growing.plain {
         head[16..32].fill(0);
     }
 }
@@ -275,7 +276,6 @@ pub unsafe fn unpack(
         return Ok(used);
     }
     let mut used = 0;
-    bytes[FIRST..FIRST + 8].fill(0);
     if container.capacity > 0 {
         let mut columns = Vec::new();
         for (number, width) in growing.columns.iter().enumerate() {

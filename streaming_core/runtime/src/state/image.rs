@@ -1,7 +1,7 @@
 //! Images: the state as it can be kept outside of this process, in parts.
 //!
 //! A part has the keys of neighbouring key groups, or neighbouring rows of a dense table. An image consists of words, without
-//! addresses. It does not depend on threads, lanes or cells, because state belongs to keys. The reader of an image has checked
+//! addresses. Any executor takes it, because state belongs to keys. A part that does not change has the same image as before. The reader of an image has checked
 //! that it is what was written, by a program with the same states.
 
 use crate::error::RunError;
