@@ -65,10 +65,10 @@ class Run:
         return [difference for table in tables for difference in table.differences]
 
 
-@pytest.fixture(params=some([("q3", "interpreted"), ("q3", "auto"), ("wordcount", "auto"), ("gs", "auto")], 2))
+@pytest.fixture(params=some(["q3 interpreted", "q3 auto", "wordcount auto", "gs auto"], 2))
 def opened(request, tmp_path):
     """A run, and a function that opens its verifier. The loop takes over after 500 events."""
-    name, mode = request.param
+    name, mode = request.param.split()
     run = Run(name, tmp_path)
     with mock.patch.object(oracle, "CHECKED", 500):
         yield run, lambda: run.verifier(mode)
@@ -151,7 +151,7 @@ def test_final_states_are_compared(tmp_path):
     assert [d.lines()[0] for d in run.end(verifier)] == [f"state {path.stem}: expected a table, got no file"]
 
 
-# --- bad snapshots -----------------------------------------------------------------------------------------------------
+# --- bad snapshots ---------------------------------------------------------------------------------------------------
 
 
 def damages(path: Path):
@@ -202,7 +202,7 @@ def test_foreign_snapshots_are_refused(tmp_path):
     for other in others:
         with pytest.raises(BadInput, match="has snapshots of other code, parameters or mode"):
             other()
-    with mock.patch.object(oracle, "version", lambda: "another"), pytest.raises(BadInput, match="other code"):
+    with mock.patch.object(oracle, "version", return_value="another"), pytest.raises(BadInput, match="other code"):
         run.verifier()
     assert run.verifier().events == 300
 
