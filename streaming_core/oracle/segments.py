@@ -4,8 +4,8 @@ Between segments, the oracle writes snapshots of its own state. It never reads t
 says as much as that of a whole run. The first events are interpreted. The compiled loop computes those behind them, and
 is compared with the interpreter on the first ones (oracle.py).
 
-The folder of a `Verifier` has a folder for each snapshot, named by its number of events: the state, the first events if
-the loop has not taken over yet, and manifest.json with the digests of both. A snapshot appears whole or not at all.
+The folder of a `Verifier` has a folder for each snapshot, named by its number of events. It holds the state, the first
+events if the loop has not taken over yet, and manifest.json with their digests. A snapshot appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Verifier:
         self.schema = self._machine.output_schema
         # The events so far, until the loop takes over.
         self._first: list[pa.Table] | None = [] if mode == "auto" else None
+        for path in folder.glob(".*.new"):  # of a process that was killed
+            shutil.rmtree(path)
         for path in _snapshots(folder):
             try:
                 manifest = _checked(path)

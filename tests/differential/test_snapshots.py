@@ -168,6 +168,24 @@ def test_interpreter_loads_nothing_but_state():
         Interpreter(app, params).load(io.BytesIO(names))
 
 
+LIMITED = """
+import resource
+from streaming_core.oracle.loop.region import Region
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+for left in (3 << 30, 1 << 20):
+    resource.setrlimit(resource.RLIMIT_AS, (used + left, -1))
+    Region().block(1 << 20)[:] = 1
+"""
+
+
+def test_a_limit_of_addresses_leaves_a_smaller_region_or_one_line():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(
+        "CommandFailed: cannot reserve 1 GiB of addresses for the oracle's state"
+    )
+
+
 def test_region_saves_only_used_pages():
     region = Region()
     region.block(1 << 30)[5] = 7

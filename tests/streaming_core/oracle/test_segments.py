@@ -219,6 +219,14 @@ def test_a_snapshot_appears_whole_or_not_at_all(tmp_path):
     assert run.verifier().events == 300
 
 
+def test_half_a_snapshot_of_a_killed_process_is_removed(tmp_path):
+    run = Run("q3", tmp_path)
+    half = tmp_path / "verified" / ".00000000000000000007.new"
+    half.mkdir(parents=True)
+    (half / "state").write_bytes(b"half")
+    assert (run.verifier().notes, half.exists()) == ([], False)
+
+
 def test_events_of_the_past_are_refused(tmp_path):
     run = Run("q3", tmp_path)
     verifier = run.verifier()
