@@ -46,7 +46,7 @@ from tests.differential.test_engine import SMALL
 PROGRAMS = {"windowed": 26, "failing": 6, "dataflow": 12, "unordered": 6, "transaction": 12, "sources": 6}
 RACES = 24  # of a program
 WAYS = 16  # among which the legs of a race choose
-EVENTS = 600  # of an application
+EVENTS = test_sources.EVENTS  # of an application
 
 
 @dataclass(frozen=True)
