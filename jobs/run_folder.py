@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from streaming_core.errors import BadInput, one_line
 from streaming_core.regression.fleet import losses, why_unused
 from streaming_core.regression.home import Home
 from streaming_core.regression.status import stop_of
+from streaming_core.run.folder import WORK
 from streaming_core.run.report import RunReport
 from streaming_core.storage import left_json, write_json
 
@@ -171,18 +175,70 @@ def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
 
 def next_attempt(folder: Path) -> Path:
     """The folder of the attempt to run now: the last one if it has not ended, else a new one."""
-    attempts = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
-    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in attempts)
-    if numbers:
-        last = folder / f"attempt-{numbers[-1]}"
-        if not (last / "exit.json").exists() and not _lost(last).exists():
-            return last
-    return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
+    number = max((_number(path) for path in folder.glob("attempt-[0-9]*") if path.is_dir()), default=0)
+    last = folder / f"attempt-{number}"
+    if last.is_dir() and not (last / "exit.json").exists() and not _lost(last).exists():
+        return last
+    return folder / f"attempt-{number + 1}"
+
+
+def abandon_stopped(folder: Path) -> None:
+    """Record that the last attempt was lost if it was stopped, because the lane that ran it was killed."""
+    attempt = next_attempt(folder)
+    before = attempt.with_name(f"attempt-{_number(attempt) - 1}")
+    if left_json(before / "exit.json").get("error") == STOPPED:
+        abandon(before)
 
 
 def abandon(attempt: Path) -> None:
     """Record that an attempt was lost, so that the next try makes a new one."""
     _lost(attempt).write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+
+
+def inherit(attempt: Path) -> Path | None:
+    """Let a new attempt go on from the checkpoints of the last lost one; returns that one, None if it left none.
+
+    The lost engine may still be at work on a host that is out of reach. It changes no file that a checkpoint counts, so
+    the new attempt links these files. The engine takes the newest sound checkpoint.
+    """
+    for number in range(_number(attempt) - 1, 0, -1):
+        before = attempt.with_name(f"attempt-{number}")
+        if not _lost(before).exists() or not (checkpoints := _files(before / WORK / "checkpoints")):
+            continue
+        # At its end, an engine moves the outputs out of the folder of its work.
+        outputs = _files(before / WORK / "outputs") or _files(before / "outputs")
+        for name, files in (("outputs", outputs), ("checkpoints", checkpoints)):
+            folder = attempt / WORK / name
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                _link(file, folder / file.name)
+        return before
+    return None
+
+
+def forget_checkpoints(cell: Path) -> None:
+    """Remove what the attempts at a cell that is over left for the next attempt."""
+    for work in cell.glob(f"attempt-*/{WORK}"):
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files that have their name already."""
+    return sorted(folder.glob("[!.]*"))
+
+
+def _link(file: Path, to: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # the engine at work has removed it, and has a newer one
+        try:
+            os.link(file, to)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            shutil.copyfile(file, to)
+
+
+def _number(attempt: Path) -> int:
+    return int(attempt.name.removeprefix("attempt-"))
 
 
 def _lost(attempt: Path) -> Path:

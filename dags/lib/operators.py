@@ -18,7 +18,16 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from dags.lib.plan import run_id_of
 from infra.airflow.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from infra.checkout import ROOT, home
-from jobs.run_folder import abandon, next_attempt, read_complaints, read_oracles, read_plan
+from jobs.run_folder import (
+    abandon,
+    abandon_stopped,
+    forget_checkpoints,
+    inherit,
+    next_attempt,
+    read_complaints,
+    read_oracles,
+    read_plan,
+)
 from streaming_core.interruption import Interrupted
 from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
@@ -178,6 +187,8 @@ class Lane(BaseOperator):
         skip_without_plan(self.run)
         queue = self._queue(context)
         queue.renew()
+        if begun := queue.begun:
+            abandon_stopped(home().cell(self.run, begun["cell"]))
         self._go_on(queue)
 
     def resume(self, context: Any, event: dict[str, Any]) -> None:
@@ -239,6 +250,8 @@ class Lane(BaseOperator):
         record_begin(lockstep_home, self.run, self.task_id, name)
         attempt = next_attempt(lockstep_home.cell(self.run, name))
         if not (attempt / "spec.json").exists():
+            if before := inherit(attempt):
+                self.log.info("%s goes on from the checkpoint of %s", attempt.name, before.name)
             write_json(attempt / "spec.json", spec.model_dump(mode="json"))
         workload = lockstep_home.workload(spec.app, cell["workload"])
         host = Host.of(self.host, lockstep_home)
@@ -259,6 +272,7 @@ class Lane(BaseOperator):
             command=host.command(attempt, workload, self.limit),
             stop=host.stop_command(attempt),
             patience=host.patience,
+            folder=None if host.mount else host.path(attempt),
         )
         # The limit of the engine begins when it has the host's lock.
         self.defer(trigger=trigger, method_name=self.resume.__name__, timeout=LONGEST_WAIT)
@@ -300,6 +314,7 @@ class Lane(BaseOperator):
         self.log.info("::endgroup::")
         record_end(home(), self.run, cell, error)
         queue.finish(cell, error)
+        forget_checkpoints(home().cell(self.run, cell))
 
 
 def release(lockstep_home: Home, run: str, host: str) -> None:

@@ -13,15 +13,18 @@ provider's asynchronous hook.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
 import asyncssh
 from airflow.providers.ssh.hooks.ssh import SSHHookAsync
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from infra.hosts.mirror import fetch_checkpoints
 from streaming_core.errors import line_of
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
@@ -29,6 +32,7 @@ from streaming_core.regression.home import Home
 KEEPALIVE_SECONDS = 15
 LONGEST_PAUSE = 15.0  # seconds between two tries to connect
 POLL_SECONDS = 1.0
+FETCH_SECONDS = 30.0  # between two looks for a newer checkpoint
 UNREACHABLE = (OSError, asyncssh.Error, TimeoutError)
 asyncssh.set_log_level("WARNING")  # it logs several lines for each connection
 
@@ -68,6 +72,7 @@ class CellTrigger(BaseTrigger):
         command: Sequence[str],
         stop: Sequence[str],
         patience: float,
+        folder: str | None = None,
     ):
         """Keep the arguments.
 
@@ -78,6 +83,7 @@ class CellTrigger(BaseTrigger):
             command: the command on the host that runs the attempt.
             stop: the command on the host that stops it.
             patience: seconds without a connection after which the host is lost.
+            folder: the attempt's folder there, whose checkpoints come here; None if the host mounts LOCKSTEP_HOME.
         """
         super().__init__()
         self.lane = lane
@@ -86,10 +92,11 @@ class CellTrigger(BaseTrigger):
         self.command = list(command)
         self.stop = list(stop)
         self.patience = patience
+        self.folder = folder
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class, and the arguments of this trigger."""
-        names = ("lane", "cell", "attempt", "command", "stop", "patience")
+        names = ("lane", "cell", "attempt", "command", "stop", "patience", "folder")
         arguments = {name: getattr(self, name) for name in names}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
@@ -104,7 +111,8 @@ class CellTrigger(BaseTrigger):
                     if lost_at is not None:
                         self.log.info("connected to host %s again", self.lane["host"])
                     lost_at, pause = None, 1.0
-                    code, line = await self._follow(connection)
+                    async with self._fetching(connection):
+                        code, line = await self._follow(connection)
                 if code is not None:
                     yield TriggerEvent(event | {"code": code, "line": line})
                     return
@@ -130,6 +138,27 @@ class CellTrigger(BaseTrigger):
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         return await SSHHookAsync(self.lane["host"], keepalive_interval=KEEPALIVE_SECONDS).get_conn()
+
+    @asynccontextmanager
+    async def _fetching(self, connection: asyncssh.SSHClientConnection) -> AsyncIterator[None]:
+        """Fetch each new checkpoint of the attempt during the block."""
+        fetching = asyncio.create_task(self._fetch(connection))
+        try:
+            yield
+        finally:
+            fetching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await fetching
+
+    async def _fetch(self, connection: asyncssh.SSHClientConnection) -> None:
+        attempt = Home(self.lane["home"]).cell(self.lane["run"], self.cell) / self.attempt
+        while self.folder is not None:
+            await asyncio.sleep(FETCH_SECONDS)
+            try:
+                async with connection.start_sftp_client() as sftp:
+                    await fetch_checkpoints(sftp, self.folder, attempt)
+            except UNREACHABLE as error:  # the cell goes on without it
+                self.log.warning("cannot fetch the checkpoints of %s: %s", self.cell, line_of(error))
 
     async def _follow(self, connection: asyncssh.SSHClientConnection) -> tuple[int | None, str]:
         """Run the command; returns its exit code, None if the connection ended before, and its last line."""

@@ -42,7 +42,7 @@ class Remote:
         self._command = [python, str(build / "infra" / "hosts" / "folders.py")]
 
     def send(self, folder: Path, to: PurePosixPath) -> None:
-        """Send a folder, unless the host has it.
+        """Send a folder with its hidden files, unless the host has it.
 
         Raises:
             BadInput: The host has no room for it, or cannot write it.
@@ -51,7 +51,7 @@ class Remote:
         # Each cell asks for its workload. Only one that the host lacks is read here, for its digests.
         if self._ask("want", to, {})["here"] is None:
             return
-        files = files_of(folder)
+        files = files_of(folder, hidden=True)
         for _ in range(TRIES):
             here = self._ask("want", to, files)["here"]
             if here is None:

@@ -147,13 +147,15 @@ class Queue:
             if claim and claim.round != self._round and (claim.error or not claim.is_over):
                 self.give_back(name)
 
+    @property
+    def begun(self) -> dict[str, Any] | None:
+        """The planned cell that this lane took, and that is not over."""
+        own = ((cell, self._own(name)) for name, cell in self.cells.items())
+        return next((cell for cell, claim in own if claim and not claim.is_over), None)
+
     def take(self) -> dict[str, Any] | None:
         """The planned cell that this lane runs next: the one that it began, else a free one; None if there is none."""
-        for name, cell in self.cells.items():
-            claim = self._own(name)
-            if claim and not claim.is_over:
-                return cell
-        return next((cell for name, cell in self.cells.items() if self._take(name)), None)
+        return self.begun or next((cell for name, cell in self.cells.items() if self._take(name)), None)
 
     def finish(self, cell: str, error: str | None = None) -> None:
         """Record that a cell of this lane is over."""

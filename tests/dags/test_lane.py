@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from dags.lib.operators import Lane, release_failed
 from dags.lib.triggers import CellTrigger, OthersTrigger
 from infra.hosts.shipment import Delivery
+from jobs.run_folder import abandon, inherit
 from streaming_core.regression import fleet
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home, new_run_id
@@ -38,6 +39,18 @@ if cell.startswith("long"):
     (attempt / "begins").write_text(str(os.getpid()))
     (attempt / "begins").rename(attempt / "begun")
     signal.pause()
+if cell.startswith("saves"):
+    checkpoints = attempt / ".run" / "checkpoints"
+    if not checkpoints.exists():
+        checkpoints.mkdir(parents=True)
+        (attempt / ".run" / "outputs").mkdir()
+        (attempt / ".run" / "outputs" / "part-00000.parquet").write_text("rows")
+        (checkpoints / ".unfinished").touch()
+        (checkpoints / "checkpoint-7").write_text("seven")
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.pause()
+    known = {path.relative_to(attempt).as_posix(): path.read_text() for path in attempt.glob(".run/*/*")}
+    (attempt / "known").write_text(str(sorted(known.items())))
 if cell.startswith("bad"):
     print("operator read_row, event 7: out of cheese", file=sys.stderr)
     sys.exit(1)
@@ -110,6 +123,45 @@ def test_cell_with_a_lost_process_runs_three_times(home):
         lane("here").execute({})
     assert len(list(home.cell(RUN_ID, "gone.cell").glob("*.lost"))) == 3
     assert outcomes(home)["good.cell"] == ("here", None)
+
+
+KNOWN = [(".run/checkpoints/checkpoint-7", "seven"), (".run/outputs/part-00000.parquet", "rows")]
+
+
+def test_new_attempt_goes_on_from_the_checkpoint_of_a_lost_one(home):
+    plan(home, "saves.cell")
+    lane("here").execute({})
+    assert outcomes(home) == {"saves.cell": ("here", None)}
+    assert (home.attempt(RUN_ID, "saves.cell", 2) / "known").read_text() == str(KNOWN)
+    assert not list(home.cell(RUN_ID, "saves.cell").glob("*/.run")), "nothing remains of a cell that is over"
+
+
+@pytest.mark.parametrize("outputs", [".run/outputs", "outputs"])
+def test_only_a_lost_attempt_leaves_its_checkpoint_to_the_next(home, outputs):
+    first, second, third = (home.attempt(RUN_ID, "cell", number) for number in (1, 2, 3))
+    for attempt, name in ((first, "checkpoint-7"), (second, "checkpoint-9")):
+        for file in (attempt / ".run" / "checkpoints" / name, attempt / outputs / "part-00000.parquet"):
+            file.parent.mkdir(parents=True)
+            file.write_text(name)
+    assert inherit(third) is None
+    abandon(first)
+    assert inherit(third) == inherit(third) == first, "a second call changes nothing"
+    files = {path.name: path.read_text() for path in third.glob(".run/*/*")}
+    assert files == {"checkpoint-7": "checkpoint-7", "part-00000.parquet": "checkpoint-7"}
+    assert inherit(second) == first
+
+
+def test_lane_that_was_killed_continues_its_cell(home):
+    """The driver ends with the process of the lane, as if a person had stopped the cell."""
+    plan(home, "saves.cell")
+    assert Queue(home, RUN_ID, "here").take()
+    attempt = home.attempt(RUN_ID, "saves.cell", 1)
+    (attempt / ".run" / "checkpoints").mkdir(parents=True)
+    (attempt / ".run" / "checkpoints" / "checkpoint-3").write_text("three")
+    (attempt / "exit.json").write_text('{"exit_code": 137, "error": "stopped"}')
+    lane("here").execute({})
+    known = (home.attempt(RUN_ID, "saves.cell", 2) / "known").read_text()
+    assert known == str([(".run/checkpoints/checkpoint-3", "three")])
 
 
 def test_remote_lane_defers_for_each_cell_and_resumes_with_its_event(home):

@@ -1,16 +1,20 @@
 """Folders that go to a host, and results that come back, through a real SSH server that breaks connections."""
 
+import asyncio
 import json
 import os
 import random
+import shutil
 import sys
 import time
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from infra.airflow.hosts import Host
 from infra.hosts import folders, transfer
+from infra.hosts.mirror import fetch_checkpoints
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.support.sshd import Sshd
@@ -66,6 +70,56 @@ def test_workload_arrives_whole_and_is_sent_once(host, workload):
     assert lines == [f"sending {BIG / 1e6:.1f} MB of {workload.name}"]
 
 
+CHECKPOINTS = {"checkpoints/checkpoint-7": "seven", "outputs/part-00000.parquet": "rows"}
+
+
+def fill(work: Path, files: dict[str, str]) -> None:
+    """Make the files of a run's work those, and no others."""
+    shutil.rmtree(work, ignore_errors=True)
+    for name, content in files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(content)
+        os.utime(work / name, (1e9 + len(content), 1e9 + len(content)))
+
+
+def test_attempt_arrives_with_the_checkpoints_that_it_inherited(host, home):
+    attempt = home.attempt(RUN_ID, "cell", 2)
+    fill(attempt / ".run", CHECKPOINTS)
+    (attempt / "spec.json").write_text("{}")
+    host.send([attempt], lambda line: None)
+    assert tree(there(host, attempt)) == tree(attempt)
+
+
+def test_checkpoints_of_a_running_cell_come_here(server, host, home, tmp_path):
+    """Each round fetches what is new, and removes what the host has removed."""
+    attempt = home.attempt(RUN_ID, "cell", 1)
+    attempt.mkdir(parents=True)
+    work, far = attempt / ".run", tmp_path / "far" / "attempt-1"
+    moved = {"checkpoints/checkpoint-9": "nine"}
+    later = {**CHECKPOINTS, "outputs/part-00000.parquet": "more rows"} | moved
+    rounds: list[tuple[dict[str, str], dict[str, str] | None]] = [
+        ({}, {}),
+        ({"outputs/part-00000.parquet": "ro"}, {}),
+        ({**CHECKPOINTS, "checkpoints/.checkpoint-9": "half"}, CHECKPOINTS),
+        (later, later),
+        (later, later),
+        (moved, moved | {"outputs/part-00000.parquet": "more rows"}),  # at its end, a run moves its outputs out
+        ({}, moved | {"outputs/part-00000.parquet": "more rows"}),
+    ]
+    known = server.connection()
+
+    async def fetch() -> None:
+        key, port = known["extra"]["key_file"], known["port"]
+        async with asyncssh.connect("127.0.0.1", port, client_keys=[key], known_hosts=None) as connection:
+            for files, expected in rounds:
+                fill(far / ".run", files)
+                async with connection.start_sftp_client() as sftp:
+                    await fetch_checkpoints(sftp, str(far), attempt)
+                assert {name: content.decode() for name, content in tree(work).items()} == expected
+
+    asyncio.run(fetch())
+
+
 def test_interrupted_transfer_goes_on_where_it_ended(host, workload):
     target = there(host, workload)
     arriving = folders.incoming(target)
@@ -97,7 +151,7 @@ def test_results_come_back_and_leave_nothing_there(host, home):
     (far / "outputs").mkdir()
     (far / "outputs" / "part-0.parquet").write_bytes(random.Random(2).randbytes(BIG))
     (far / ".run").mkdir()
-    (far / ".run" / "last").write_text("hidden")
+    (far / ".run" / "hidden").touch()
     (far / "exit.json").write_text('{"exit_code": 0}')
     far.with_name("attempt-1.stderr.log").write_text("a line\n")
     far.with_name("attempt-1.process.json").write_text("{}")
@@ -135,7 +189,7 @@ def test_cut_connections_lose_nothing(seed, server, host, workload, monkeypatch)
 
 
 def test_full_disk_is_refused_in_one_line(host, workload, monkeypatch):
-    monkeypatch.setattr("infra.hosts.transfer.files_of", lambda folder: {"events": (1 << 60, "0" * 64)})
+    monkeypatch.setattr("infra.hosts.transfer.files_of", lambda folder, hidden: {"events": (1 << 60, "0" * 64)})
     line = r"^the disk there has \d+ MB free, and 0123456789abcdef needs 1152921504607 MB$"
     with pytest.raises(BadInput, match=line):
         host.send([workload], lambda line: None)
