@@ -6,6 +6,8 @@ share, and sorts each partition by (seq, rank).
 
 A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with reading the
 events and moving rows. All events arrive at the start, so the latency of an event is the time of the pass.
+
+The first pass goes on from a checkpoint of another executor if the folder of the run has one. It makes none itself.
 """
 
 from __future__ import annotations
@@ -26,10 +28,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from streaming_core import storage
 from streaming_core.apps import registry
 from streaming_core.cluster import task
-from streaming_core.cluster.stages import Stage
+from streaming_core.cluster.stages import Stage, has_keys
 from streaming_core.cluster.task import BEGIN, Figures, Prepared, SparkPass, exit_column, state_parts
 from streaming_core.cluster.wire import ddl, field_column, spark_type
 from streaming_core.data import workload
@@ -38,6 +39,9 @@ from streaming_core.data.digest import add, format_digest, joint_digest
 from streaming_core.data.parts import Parts, part_path, write_tables
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.language.application import App
+from streaming_core.run.checkpoint.file import Checkpoint
+from streaming_core.run.checkpoint.store import Checkpoints, closed_digest
+from streaming_core.run.engine import run_from_checkpoint
 from streaming_core.run.folder import earlier_report, held, run_in
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Latency, RunReport, Sample
@@ -77,23 +81,33 @@ def run_cell(
     with held(spec, out) as is_complete:
         if is_complete:
             return earlier_report(out, app, opened, say)
-        return run_in(out, lambda work: _run_passes(spark, run, prepared, work, say))
+        passes = partial(_run_passes, spark, prepared, run, say)
+        return run_in(out, lambda work: run_from_checkpoint(work, run, say, passes), resumes=True)
 
 
 def _run_passes(
-    spark: SparkSession, run: PreparedRun, prepared: Prepared, work: Path, say: Callable[[str], None]
+    spark: SparkSession,
+    prepared: Prepared,
+    run: PreparedRun,
+    say: Callable[[str], None],
+    work: Path,
+    checkpoints: Checkpoints,
 ) -> RunReport:
     """Make all passes of a cell, and write outputs and state of the first one into `work`."""
-    spec, opened = run.spec, run.workload
+    spec, opened, last = run.spec, run.workload, checkpoints.last
+    if last and spec.sink != "parquet":  # the outputs before it are nowhere
+        raise BadInput(f"executor spark resumes runs with sink parquet only, got {spec.sink}")
     turns = Turns(spec.seconds if opened.rows else 0.0, lambda: yardstick_of(run.program, opened))
     params, numbers = tuple(opened.manifest["params"].items()), itertools.count()
 
     def one_pass(number: int) -> tuple[SparkPass, Sample]:
+        before = last if number == 0 else None
         pass_ = SparkPass(
             spec.app, params, str(opened.directory.resolve()), opened.rows, opened.end, spec.threads,
-            str(work.resolve() / "passes" / str(next(numbers))), number == 0,
+            str(work.resolve() / "passes" / str(next(numbers))), number == 0, before.events if before else 0,
+            str(checkpoints.folder.resolve() / before.name) if before else "",
         )  # fmt: skip
-        sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number)
+        sample = _measured(spark, prepared, pass_, opened.manifest["content_digest"], number, before)
         say(f"a pass took {sample.seconds:.1f} s")
         return pass_, sample
 
@@ -101,7 +115,7 @@ def _run_passes(
         return one_pass(number)[1]
 
     first, sample = one_pass(0)
-    state_digest = publish(prepared, first, work)
+    state_digest = publish(prepared, first, work, last.outputs if last else 0)
     samples = [sample]
     for number in range(1, 1 + spec.repetitions):
         shutil.rmtree(work / "passes")
@@ -111,6 +125,7 @@ def _run_passes(
         samples=samples,
         state_digest=state_digest,
         peak_memory_bytes=max(sample.costs["task_peak_bytes"] for sample in samples),
+        resumed=checkpoints.resumed,
         yardstick=turns.yardstick,
         host={
             "load_after": os.getloadavg()[0],
@@ -121,19 +136,29 @@ def _run_passes(
     return report_of(run, outcome)
 
 
-def _measured(spark: SparkSession, prepared: Prepared, pass_: SparkPass, content_digest: str, number: int) -> Sample:
-    """Make a pass; return its sample."""
+def _measured(
+    spark: SparkSession,
+    prepared: Prepared,
+    pass_: SparkPass,
+    content_digest: str,
+    number: int,
+    before: Checkpoint | None,
+) -> Sample:
+    """Make a pass; return its sample, which covers the events before the checkpoint that the pass goes on from."""
     began = time.perf_counter()
     run_pass(spark, prepared, pass_)
-    seconds = time.perf_counter() - began
-    all_figures = figures(pass_)
-    read = reduce(add, (one.read for name, one in all_figures if name == "events"), (0, 0))
+    seconds, all_figures, outputs, dropped = time.perf_counter() - began, figures(pass_), (0, 0), 0
+    if before:
+        standing = json.loads(before.standing)
+        seconds += standing["nanoseconds"] / 1e9
+        outputs, dropped = closed_digest(before), standing["counters"]["dropped"]
+    read = reduce(add, (one.read for name, one in all_figures if name == "events"), before.read if before else (0, 0))
     if (digest := format_digest(*read)) != content_digest:
         raise BadInput(
             f"workload {pass_.workload}: the rows were changed after they were written: digest {digest}, expected "
             f"{content_digest}"
         )
-    written = reduce(add, (one.written for name, one in all_figures if name == "sink"), (0, 0))
+    written = reduce(add, (one.written for name, one in all_figures if name == "sink"), outputs)
     own = [one for _, one in all_figures]
     engines, tasks = sum(one.engine for one in own), sum(one.seconds for one in own)
     return Sample(
@@ -148,7 +173,7 @@ def _measured(spark: SparkSession, prepared: Prepared, pass_: SparkPass, content
         processing=Latency.of_pass(seconds),
         breakdown={"useful": engines, "sync": 0.0, "lock": 0.0, "remote": 0.0, "other": max(tasks - engines, 0.0)},
         cpu_seconds=sum(one.cpu for one in own),
-        dropped_invalid=sum(one.dropped for one in own),
+        dropped_invalid=dropped + sum(one.dropped for one in own),
         dropped_late=sum(one.late for one in own),
         costs=costs(prepared, all_figures),
     )
@@ -231,16 +256,10 @@ def dealt(
 def _share(pass_: SparkPass, stage: Stage | None) -> Column:
     """The share of a row of a consumer."""
     if stage is None:
-        number = F.col("seq") * pass_.shares / F.lit(max(pass_.events, 1))
+        number = (F.col("seq") - pass_.first) * pass_.shares / F.lit(max(pass_.events - pass_.first, 1))
         return F.least(F.floor(number), F.lit(pass_.shares - 1)).cast("int")
     assert stage.operator is not None
-    match stage.operator.kind:
-        case "stateful":
-            return F.lit(0)
-        case "partitioned":
-            key = [F.col(f"`{field_column(field)}`") for field in stage.operator.key]
-            return F.pmod(F.xxhash64(*key), F.lit(pass_.shares)).cast("int")
-    return F.col("share")  # a dealer has dealt them
+    return F.col("share") if has_keys(stage.operator) else F.lit(0)  # a dealer has dealt the rows of keys
 
 
 def failure(pass_: SparkPass, error: Exception) -> Exception:
@@ -260,8 +279,14 @@ def figures(pass_: SparkPass) -> list[tuple[str, Figures]]:
 # --- results -----------------------------------------------------------------------------------------------------
 
 
-def publish(prepared: Prepared, pass_: SparkPass, out: Path) -> str:
+def publish(prepared: Prepared, pass_: SparkPass, out: Path, before: int) -> str:
     """Move the outputs of a pass into the folder of the run, and merge the states of all shares into its tables.
+
+    Args:
+        prepared: The application.
+        pass_: The pass.
+        out: The folder.
+        before: Number of files with the outputs before those of the pass, which are there.
 
     Returns:
         The digest of the final states.
@@ -269,17 +294,13 @@ def publish(prepared: Prepared, pass_: SparkPass, out: Path) -> str:
     folder = Path(pass_.folder)
     parts = [path for share in sorted((folder / "outputs").iterdir()) for path in Parts.of(share).paths]
     filled = [path for path in parts if pq.read_metadata(path).num_rows] or parts[:1]
-    (folder / "whole").mkdir()
-    for number, path in enumerate(filled):
-        os.replace(path, part_path(folder / "whole", number))
-    (folder / "whole-state").mkdir()
+    (out / "outputs").mkdir(exist_ok=True)
+    for number, path in enumerate(filled, before):
+        os.replace(path, part_path(out / "outputs", number))
+    (out / "state").mkdir()
     for operator in prepared.program.app.operators:
         if operator.state is not None:
-            merge(state_parts(pass_, operator.name), folder / "whole-state" / f"{operator.name}.parquet")
-    storage.sync_tree(folder / "whole")
-    storage.sync_tree(folder / "whole-state")
-    os.replace(folder / "whole", out / "outputs")
-    os.replace(folder / "whole-state", out / "state")
+            merge(state_parts(pass_, operator.name), out / "state" / f"{operator.name}.parquet")
     return states_digest(prepared.program.app, pass_)
 
 

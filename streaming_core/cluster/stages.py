@@ -78,12 +78,17 @@ class Stage:
 
     def shares(self, shares: int) -> int:
         """The number of tasks, `shares` at most. An operator without keys has one state, so one task."""
-        return 1 if self.operator is not None and self.operator.kind == "stateful" else shares
+        return 1 if self.operator is not None and not has_keys(self.operator) else shares
+
+
+def has_keys(operator: Operator) -> bool:
+    """Whether the rows of an operator are dealt to shares of its keys."""
+    return operator.kind in ("partitioned", "windowed")
 
 
 def has_state(operator: Operator) -> bool:
     """Whether Spark must move rows before the operator can run."""
-    return operator.kind in ("partitioned", "stateful", "windowed")
+    return has_keys(operator) or operator.kind == "stateful"
 
 
 def stages(app: App) -> list[Stage]:

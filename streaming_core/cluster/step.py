@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,6 +141,17 @@ class Running:
         options = json.dumps({"executor": "share", "share": share})
         self._engine = _runtime.Engine(program, options, self._texts)
 
+    def resume(self, images: Iterable[bytes], standing: str) -> None:
+        """Go on from a checkpoint of the application, before the first row.
+
+        Args:
+            images: Those of the operator's state. The share leaves out the keys of other shares.
+            standing: The position of the run (runtime/ABI.md).
+        """
+        for image in images:
+            self._engine.restore(self._operator.name, image)
+        self._engine.resume(standing)
+
     def process(self, table: pa.Table) -> Outputs:
         """Take rows in order; `table` is as `Intake.encode` takes it.
 
@@ -194,7 +206,7 @@ class Running:
 
 
 class Dealing:
-    """Deals the rows of a windowed operator to shares of its keys (`runtime/src/dataflow/share/dealer.rs`)."""
+    """Deals the rows of an operator with keys to shares of these (`runtime/src/dataflow/share/dealer.rs`)."""
 
     def __init__(self, whole: Program, operator: Operator, shares: int):
         """Make a dealer. The rows of one dealer ascend."""

@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from streaming_core import storage
 from streaming_core.apps import registry
-from streaming_core.cluster.stages import Exit, Stage, Step, stages
+from streaming_core.cluster.stages import Exit, Stage, Step, has_keys, stages
 from streaming_core.cluster.step import Dealing, Intake, Outputs, Running
 from streaming_core.cluster.wire import field_column, from_wire, to_wire, wire_schema
 from streaming_core.data import workload
@@ -40,6 +40,7 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
+from streaming_core.run.checkpoint import file
 
 EVENTS = 1 << 16  # that a task reads at a time
 BEGIN = -1  # the seq of the row that begins a share, so that a share without rows has a task
@@ -61,6 +62,8 @@ class SparkPass:
         shares: Number of tasks of a stage.
         folder: The folder that tasks write to; all machines see it.
         writes: Whether the sink writes outputs and tasks write states. It always digests them.
+        first: Number of events before the checkpoint that the pass goes on from.
+        checkpoint: The file of that checkpoint, which all machines see; empty if there is none.
     """
 
     app: str
@@ -71,6 +74,8 @@ class SparkPass:
     shares: int
     folder: str
     writes: bool
+    first: int = 0
+    checkpoint: str = ""
 
     @property
     def prepared(self) -> Prepared:
@@ -202,11 +207,13 @@ class StageTask:
         self._stage = self._prepared.stages[number]
         program = self._prepared.program
         self._steps = [
-            Running(program, step, (share, pass_.shares) if step.operators[0].kind == "windowed" else (0, 1))
+            Running(program, step, (share, pass_.shares) if has_keys(step.operators[0]) else (0, 1))
             for step in self._stage.steps
         ]
+        if pass_.checkpoint and self._stage.operator is not None:
+            self._resume(Path(pass_.checkpoint))
         self._dealers = [
-            Dealing(program, exit_.consumer, pass_.shares) if exit_.consumer.kind == "windowed" else None
+            Dealing(program, exit_.consumer, pass_.shares) if has_keys(exit_.consumer) else None
             for exit_ in self._stage.exits
         ]
         self._intakes = [self._prepared.intake(exit_.consumer) for exit_ in self._stage.exits]
@@ -218,6 +225,16 @@ class StageTask:
         """The columns of the stage's own rows, behind `seq`."""
         program, operator = self._prepared.program, self._stage.operator
         return program.bound.event.arrow() if operator is None else Intake(program, operator).columns
+
+    def _resume(self, path: Path) -> None:
+        """Take the state of the stage's operator from a checkpoint."""
+        try:
+            checkpoint = file.read(path)
+            parts = [part for part in checkpoint.parts if part.name == self._stage.name]
+            images = (image for _, image in file.images(path.parent, replace(checkpoint, parts=parts)))
+            self._steps[0].resume(images, checkpoint.standing)
+        except file.Damage as damage:  # since the driver has checked it
+            raise BadInput(f"{path} is damaged: {damage}") from None
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Take rows in order; yield rows for the consumers."""
@@ -340,7 +357,7 @@ def read_events(pass_: SparkPass, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def _read_range(pass_: SparkPass, number: int) -> Iterator[pa.RecordBatch]:
-    first, end = (pass_.events * at // pass_.shares for at in (number, number + 1))
+    first, end = (pass_.first + (pass_.events - pass_.first) * at // pass_.shares for at in (number, number + 1))
     task = StageTask(pass_, 0, number)
     opened = workload.read(Path(pass_.workload), pass_.prepared.program.app)
     left = end - first

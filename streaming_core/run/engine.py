@@ -115,7 +115,7 @@ def run(
     with held(spec, out) as is_complete:
         if is_complete:
             return earlier_report(out, app, opened, say)
-        return run_in(out, lambda work: _run_in(work, prepared, say, passes), resumes=True)
+        return run_in(out, lambda work: run_from_checkpoint(work, prepared, say, passes), resumes=True)
 
 
 def _plan(
@@ -161,10 +161,20 @@ def _search(
     return _Planning(way, judge)
 
 
-def _run_in(
+def run_from_checkpoint(
     work: Path, prepared: PreparedRun, say: Callable[[str], None], passes: Callable[[Path, Checkpoints], RunReport]
 ) -> RunReport:
-    """Run from the newest sound checkpoint in the folder of the unfinished results, or from the beginning."""
+    """Run from the newest sound checkpoint in the folder of the unfinished results, or from the beginning.
+
+    Args:
+        work: The folder.
+        prepared: The run.
+        say: Receives a line when the run resumes, and when a checkpoint is damaged or cannot be written.
+        passes: Makes the passes. It receives the folder and its checkpoints.
+
+    Raises:
+        BadInput: All checkpoints are damaged, or belong to another run.
+    """
     spec, bound = prepared.spec, prepared.program.bound
     about = {
         store.CODE: registry.code_digest(bound.app),

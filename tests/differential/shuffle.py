@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,12 +46,10 @@ def shuffled(pass_: SparkPass, stage: Stage | None, rows: list[dict]) -> Iterato
     """The rows in the order of (share, seq, rank), with one that begins each share."""
     for row in rows:
         if stage is None:
-            row["share"] = min(row["seq"] * pass_.shares // max(pass_.events, 1), pass_.shares - 1)
+            at = (row["seq"] - pass_.first) * pass_.shares // max(pass_.events - pass_.first, 1)
+            row["share"] = min(at, pass_.shares - 1)
         elif stage.operator.kind == "stateful":
             row["share"] = 0
-        elif stage.operator.kind == "partitioned":
-            key = [row[field_column(field)] for field in stage.operator.key]
-            row["share"] = random.Random(repr(key)).randrange(pass_.shares)
     begins = [
         {"share": share, "seq": BEGIN, "rank": b""}
         for share in range(stage.shares(pass_.shares) if stage else pass_.shares)

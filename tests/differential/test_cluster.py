@@ -1,17 +1,29 @@
 """Tasks of a cluster engine, with one of a single process (`shuffle.py`): drawn programs, and those of the registry."""
 
+import dataclasses
 import json
+import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from streaming_core.apps import registry
 from streaming_core.cluster.stages import stages
 from streaming_core.cluster.task import Figures, sortable
-from streaming_core.errors import RunFailed
+from streaming_core.data import rows as row_format
+from streaming_core.data import workload
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.run.checkpoint import file
+from streaming_core.run.checkpoint.file import Checkpoint
+from streaming_core.run.failure import runtime_failures
+from streaming_core.run.one_pass import PassEngine
+from streaming_core.run.way import RunSpec
 from tests.differential import shuffle
-from tests.differential.clustered import Drawn, shared_outputs, shared_states
+from tests.differential.clustered import Drawn, DrawnPass, shared_outputs, shared_states
 from tests.support.draws import seeds
+
+BLOCK = 61  # events
 
 
 def figures(drawn: Drawn) -> list[Figures]:
@@ -30,6 +42,64 @@ def test_drawn_program_in_shares_equals_the_oracle(tmp_path, kind, number):
         return
     shuffle.run(drawn.pass_)
     assert drawn.difference(shared_outputs(drawn.pass_), shared_states(drawn.pass_), figures(drawn)) is None
+
+
+PINNED = [
+    {"executor": "pinned", "threads": 3},
+    {"executor": "pinned", "threads": 1, "batch": 16},
+]
+OTHERS = [{"executor": "pooled", "threads": 3, "batch": 16}, {"executor": "morsel", "threads": 2}]
+WAYS = {"windowed": [*PINNED, {**PINNED[0], "parallelism": "sn"}], "dataflow": [*PINNED, *OTHERS]}
+
+
+def checkpoint_of(drawn: Drawn, spec: RunSpec, first: int) -> tuple[pa.Table, DrawnPass, int]:
+    """Run a program on an executor up to an event.
+
+    Returns:
+        The outputs so far, the pass that goes on from its checkpoint, and the number of events that were dropped.
+    """
+    program = drawn.pass_.prepared.program
+    table = workload.read(Path(drawn.pass_.workload), program.app).parts.read()
+    path = Path(drawn.pass_.folder).with_name(f"checkpoint-{first:015d}")
+    options = spec.runtime_options | {"sink": "parquet", "rate": 0.0}
+    with runtime_failures(), PassEngine(program, options) as engine:
+        outputs = [engine.schema.empty_table()]
+        for begin in range(0, first, BLOCK):
+            rows, text, _ = row_format.encode(table.slice(begin, min(BLOCK, first - begin)), program.bound.event)
+            engine.process(rows, text)
+            outputs.extend(engine.outputs())
+        standing = engine.runtime.standing()
+        checkpoint = Checkpoint((first, 0), 0, standing, 0.0, [], {}, {}, 0.0, {})
+        file.write(path, checkpoint, engine.runtime.images)
+    pass_ = dataclasses.replace(drawn.pass_, first=first, checkpoint=str(path))
+    return pa.concat_tables(outputs), pass_, json.loads(standing)["counters"]["dropped"]
+
+
+@pytest.mark.parametrize("number", seeds(1, 120))
+@pytest.mark.parametrize("kind", ["windowed", "dataflow"])
+def test_shares_continue_from_a_checkpoint_of_any_executor(tmp_path, kind, number):
+    drawn = Drawn.of(kind, number, tmp_path)
+    app, r = drawn.pass_.prepared.program.app, random.Random(f"checkpoint {kind} {number}")
+    spec = RunSpec.parse({"app": app.name, **r.choice(WAYS[kind])})
+    if drawn.outputs is None:
+        pytest.skip("this program fails")
+    first = r.randrange(drawn.pass_.events + 1)
+    before, pass_, dropped = checkpoint_of(drawn, spec, first)
+    shuffle.run(pass_)
+    outputs = pa.concat_tables([before, shared_outputs(pass_).cast(before.schema)])
+    known = [*figures(drawn), Figures(dropped=dropped)]
+    assert drawn.difference(outputs, shared_states(pass_), known) is None, first
+
+
+def test_damaged_checkpoint_stops_the_task_that_reads_it(tmp_path):
+    drawn = Drawn.of("dataflow", 0, tmp_path)
+    _, pass_, _ = checkpoint_of(drawn, RunSpec.parse({"app": "any", **OTHERS[0]}), drawn.pass_.events // 2)
+    path = Path(pass_.checkpoint)
+    data = bytearray(path.read_bytes())
+    data[len(file.FIRST)] ^= 1  # of the first image
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=r"checkpoint-\d+ is damaged: part \d+ of \w+ in checkpoint-\d+ was changed$"):
+        shuffle.run(pass_)
 
 
 @pytest.mark.slow
@@ -52,8 +122,6 @@ def test_stages_split_an_application_at_stateful_operators():
 
 
 def test_byte_string_keys_keep_their_order_and_are_no_prefixes():
-    import pyarrow as pa
-
     texts = [b"", b"\x00", b"\x00\x00", b"\x00a", b"a", b"a\x00", b"a\x00b", b"ab", b"b", b"\xff", b"\xff\xff"]
     numbers = [-(1 << 63), -300, -1, 0, 1, 255, 256, (1 << 63) - 1]
     for keys in (texts, numbers):

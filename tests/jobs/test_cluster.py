@@ -11,8 +11,10 @@ from jobs import cluster
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, states
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import oracle
+from streaming_core.run import engine
+from streaming_core.run.checkpoint import file
 from streaming_core.run.way import RunSpec
 from tests.differential.clustered import KINDS, Drawn, shared_outputs, shared_states
 
@@ -31,6 +33,72 @@ def write_case(tmp_path):
     return make
 
 
+def assert_equal(run: Path, expected: Path) -> None:
+    """Compare the outputs and final states of two results."""
+    assert Parts.of(run / "outputs").read().equals(Parts.of(expected / "outputs").read())
+    tables = states(run)
+    assert set(tables) == set(states(expected))
+    for name, table in tables.items():
+        assert table.read().equals(states(expected)[name].read()), name
+
+
+class Killed(Exception):
+    """Stands for a signal that ends a run."""
+
+
+def interrupt(spec: RunSpec, source: Path, out: Path, events: int) -> int:
+    """Run until so many events are done; returns the events before the last checkpoint."""
+
+    def progress(kind: str, done: int, total: int) -> None:
+        if done >= events:
+            raise Killed
+
+    with pytest.raises(Killed):
+        engine.run(spec, source, out, progress)
+    return max(file.read(path).events for path in file.paths(out / ".run" / "checkpoints"))
+
+
+# Text keys; many operators with keys; windows; sessions; joins; a join with two flushes in a row.
+@pytest.mark.parametrize(
+    ("app", "events", "executor"),
+    [
+        ("wc", 500, "pooled"),
+        ("lr", 2000, "morsel"),
+        ("wordcount", 300, "pinned"),
+        ("nexmark_q11", 2000, "pinned"),
+        ("q3", 3000, "pooled"),
+        ("hedge", 200, "pinned"),
+        ("nexmark_q4", 2000, "pinned"),
+    ],
+)
+@pytest.mark.slow
+def test_run_of_another_executor_continues_on_spark(spark, write_case, tmp_path, app, events, executor):
+    source, expected = write_case(app, events)
+    options = {"app": app, "sink": "parquet", "repetitions": 0, "seconds": 0}
+    spec = RunSpec.parse({**options, "executor": executor, "threads": 2, "checkpoint": str(events // 8)})
+    reached = interrupt(spec, source, tmp_path / "run", events // 2)
+    assert reached >= events // 2 - events // 8
+    lines = []
+    on_spark = RunSpec.parse({**options, "executor": "spark", "threads": 3})
+    report = cluster.run_cell(spark, on_spark, source, tmp_path / "run", lines.append)
+    assert_equal(tmp_path / "run", expected)
+    assert (report.resumed, lines[0]) == ([reached], f"resuming from the checkpoint at event {reached}")
+    (sample,) = report.samples
+    whole = workload.read(source, registry.load(app)).rows
+    assert (sample.events, sample.outputs) == (whole, Parts.of(expected / "outputs").rows)
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert left == ["outputs", "report.json", "spec.json", "state"]
+
+
+@pytest.mark.slow
+def test_run_without_outputs_does_not_continue_on_spark(spark, write_case, tmp_path):
+    source, _ = write_case("wc", 500)
+    options = {"app": "wc", "sink": "digest", "repetitions": 0, "seconds": 0}
+    interrupt(RunSpec.parse({**options, "executor": "pooled", "checkpoint": "100"}), source, tmp_path / "run", 300)
+    with pytest.raises(BadInput, match=r"^executor spark resumes runs with sink parquet only, got digest"):
+        cluster.run_cell(spark, RunSpec.parse({**options, "executor": "spark"}), source, tmp_path / "run")
+
+
 # Text keys; a join of two streams; a flush and two operators with keys in a row; windows with several keys. Then
 # a join with two flushes in a row, and states with texts.
 @pytest.mark.parametrize(
@@ -43,11 +111,7 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
     options = {"executor": "spark", "threads": 2, "repetitions": 1, "seconds": 0, "sink": "parquet"}
     spec = RunSpec.parse({"app": app, **options})
     report = cluster.run_cell(spark, spec, source, tmp_path / "run")
-    assert Parts.of(tmp_path / "run" / "outputs").read().equals(Parts.of(expected / "outputs").read())
-    tables = states(tmp_path / "run")
-    assert set(tables) == set(states(expected))
-    for name, table in tables.items():
-        assert table.read().equals(states(expected)[name].read()), name
+    assert_equal(tmp_path / "run", expected)
     assert [sample.kind for sample in report.samples] == ["verified", "peak"]
     assert len({sample.digest for sample in report.samples}) == 1
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
