@@ -1,10 +1,9 @@
 """Reads a live source as micro-batches of recorded events (`lockstep follow`): a folder that grows, or a Kafka topic.
 
-Structured Streaming decides what makes a micro-batch, and keeps its decisions in a checkpoint before this module sees
-them. So it repeats the same micro-batch after a kill. The rows are read as an import reads them (importing/events.py):
-each row becomes an event or is set aside with a reason. Within a micro-batch, events are sorted by `ts`. A row is set
-aside if its `ts` lies before an event of an earlier micro-batch. If the application declares a `delay`, or its events
-have no `ts`, all rows keep the order of the source.
+Structured Streaming decides what makes a micro-batch. The recorded micro-batches alone say what was read. The rows are
+read as an import reads them (importing/events.py): each row becomes an event or is set aside with a reason. Within a
+micro-batch, events are sorted by `ts`. A row is set aside if its `ts` lies before an event of an earlier micro-batch.
+If the application declares a `delay`, or its events have no `ts`, all rows keep the order of the source.
 
 A folder:
 
@@ -12,6 +11,9 @@ A folder:
   begin with '.' or '_' are left alone.
 - This module lists the folder, by the rules of an import. It writes a note about each new file, and Spark takes the
   notes. So the names may have any characters, and a file that replaces another is read too.
+- Spark never forgets a file. So each query begins with a new checkpoint and without notes, and ends after MOST_FILES.
+  The file `seen` has a line for each file of a recorded micro-batch. A line goes away once its micro-batch was dropped
+  and the file was removed.
 - New files are ordered by the time of their last change, then by path. All files must have the same columns.
 - At the end of the stream, `left` names each file that was seen but not read, with the reason.
 
@@ -19,6 +21,8 @@ A topic:
 
 - The value of each record is one JSON object, as a line of a JSON lines file. The records of a micro-batch are ordered
   by partition and offset. The micro-batch keeps them as files, one for each partition, until their rows are recorded.
+- Spark's checkpoint keeps the offsets from query to query. Spark repeats the same micro-batch after a kill, and keeps
+  the last 100 of them.
 - Spark's connector for Kafka is no Python package. LOCKSTEP_SPARK_JARS names the folder with its jars.
 
 The session must run in this process: a Spark Connect server would run the callback elsewhere.
@@ -35,11 +39,11 @@ import shutil
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -60,12 +64,14 @@ from streaming_core.run.live import BATCHES, LEFT
 
 CHECKPOINT = "checkpoint"
 NOTES = "notes"
+SEEN = "seen"
+MOST_FILES = 50_000  # that one query reads
 TRIGGER = "500 milliseconds"
 POLL_SECONDS = 0.25
 CONNECT_SECONDS = 5
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source(ABC):
     """A live source, and how to read its rows.
 
@@ -88,19 +94,26 @@ class Source(ABC):
     def name(self) -> str:
         """The name of the source: a path or a URL."""
 
+    def begin(self, live: Path) -> int:
+        """Prepare a query in the folder of a live run. Return the number of the micro-batch that Spark calls 0."""
+        return 0
+
     @abstractmethod
     def stream(self, spark: SparkSession, live: Path, limit: int) -> DataFrame:
         """The source as Structured Streaming reads it, with at most `limit` of its items in a micro-batch."""
 
-    @abstractmethod
-    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
-        """Look for new items. Whether all are recorded, or None while this is unknown.
+    def settle(self, batch: microbatch.MicroBatch) -> None:
+        """Take note of a micro-batch that was recorded."""
+        return
 
-        Args:
-            live: The folder of the live run.
-            query: The query that reads the source.
-            taken: The number of items that are recorded.
-        """
+    @abstractmethod
+    def is_idle(self, query: StreamingQuery) -> bool | None:
+        """Look for new items. Whether all are recorded, or None while this is unknown."""
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether another query should follow once this one is idle."""
+        return False
 
     @abstractmethod
     def origin(self, frame: DataFrame) -> list[Any]:
@@ -110,7 +123,7 @@ class Source(ABC):
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:
         """The files with the rows of a micro-batch. A source that has no files writes them to the folder."""
 
-    def left(self, batches: Iterable[microbatch.MicroBatch]) -> list[str]:
+    def left(self) -> list[str]:
         """The items that were seen but not read, each with the reason. Only files can be left."""
         return []
 
@@ -126,12 +139,11 @@ class Source(ABC):
         return {"source": self.name, "map": self.mapping, "separator": self.separator}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Folder(Source):
-    """A folder that grows. Its items are files, as [number, path, inode, time of the last change, size]."""
+    """A folder that grows. Its items are files, as [number of the note, path, inode, time of the last change, size]."""
 
     path: Path
-    _noted: set[tuple[str, int]] = field(default_factory=set)
     limit = 100
 
     @property
@@ -149,32 +161,55 @@ class Folder(Source):
         if pattern := re.search(r"[][{}*?\\]", str(out.resolve())):
             raise BadInput(f"--out {out.resolve()}: Spark reads {pattern[0]} as a pattern; choose a name without it")
 
+    def begin(self, live: Path) -> int:
+        """Remove Spark's checkpoint and all notes, and read which files were seen."""
+        for name in (CHECKPOINT, NOTES):
+            shutil.rmtree(live / name, ignore_errors=True)
+        (live / NOTES).mkdir()
+        self._live, self._notes = live, 0
+        self._noted: dict[tuple[str, int], Path] = {}  # notes about files that no recorded micro-batch took
+        recorded, there = microbatch.numbers(live / BATCHES), self._there()
+        seen = [_Seen(*values) for values in _lines(live / SEEN)]
+        needed = [one for one in seen if one.batch >= recorded.start or (one.path, one.inode) in there]
+        self._seen = {(one.path, one.inode): one for one in needed}
+        settled = max((one.batch + 1 for one in needed), default=0)
+        for batch in microbatch.read_all(live / BATCHES, self.app, self.params, max(settled, recorded.start)):
+            self._seen |= _seen_in(batch)
+        storage.write_text(live / SEEN, "".join(map(_line, self._seen.values())))
+        self._note()
+        return recorded.stop
+
     def stream(self, spark: SparkSession, live: Path, limit: int) -> DataFrame:
         """The notes about the files."""
-        notes = live / NOTES
-        notes.mkdir(exist_ok=True)
-        for note in notes.glob("[0-9]*"):
-            _, path, inode, *_ = json.loads(note.read_text())
-            self._noted.add((path, inode))
-        self._note(live)
         return (
             spark.readStream.option("maxFilesPerTrigger", limit)
             .option("maxFileAge", "36500d")  # by default, Spark leaves out files that are a week older than the newest
-            .text(str(notes.resolve()))
+            .text(str((live / NOTES).resolve()))
         )
 
-    def _note(self, live: Path) -> None:
+    def _note(self) -> None:
         """Write a note about each new file, which Spark finds."""
         for path, inode, changed, size in self._listed()[0]:
-            if (path, inode) in self._noted:
+            if (path, inode) in self._noted or (path, inode) in self._seen:
                 continue
-            number = len(self._noted)
-            note = live / NOTES / f"{number:09d}"
+            note = self._live / NOTES / f"{self._notes:09d}"
             hidden = note.with_name(f".{note.name}")
-            hidden.write_text(json.dumps([number, path, inode, changed, size]))
-            os.utime(hidden, (number + 1, number + 1))  # Spark takes the oldest first
+            hidden.write_text(json.dumps([self._notes, path, inode, changed, size]))
+            self._notes += 1
+            os.utime(hidden, (self._notes, self._notes))  # Spark takes the oldest first
             hidden.rename(note)
-            self._noted.add((path, inode))
+            self._noted[path, inode] = note
+
+    def settle(self, batch: microbatch.MicroBatch) -> None:
+        """Write lines about the files of a recorded micro-batch, and remove their notes."""
+        seen = _seen_in(batch)
+        with open(self._live / SEEN, "a") as file:
+            file.writelines(map(_line, seen.values()))
+            file.flush()
+            os.fsync(file.fileno())
+        self._seen |= seen
+        for key in seen:
+            self._noted.pop(key).unlink()
 
     def _listed(self) -> tuple[list[tuple[str, int, int, int]], list[str]]:
         """Each file with its inode, the time of its last change and its size; and why others cannot be read."""
@@ -190,10 +225,20 @@ class Folder(Source):
                 refused.append(str(error))
         return sorted(listed, key=lambda one: (one[2], one[0])), refused
 
-    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
+    def _there(self) -> set[tuple[str, int]]:
+        """Path and inode of each file that exists."""
+        return {(path, inode) for path, inode, *_ in self._listed()[0]}
+
+    def is_idle(self, query: StreamingQuery) -> bool | None:
         """Write notes about new files. Whether each file with a note is recorded."""
-        self._note(live)
-        return taken == len(self._noted)
+        if not self.is_worn:
+            self._note()
+        return not self._noted
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether the query has seen so many files that it gets no more notes."""
+        return self._notes >= MOST_FILES
 
     def origin(self, frame: DataFrame) -> list[Any]:
         """The files, in order."""
@@ -201,27 +246,58 @@ class Folder(Source):
 
     def files(self, frame: DataFrame, origin: list[Any], folder: Path) -> list[Path]:
         """The files that still exist."""
-        there = {(path, inode) for path, inode, *_ in self._listed()[0]}
+        there = self._there()
         return [Path(path) for _, path, inode, *_ in origin if (path, inode) in there]
 
-    def left(self, batches: Iterable[microbatch.MicroBatch]) -> list[str]:
+    def left(self) -> list[str]:
         """The files that were seen but not read, each with the reason."""
         listed, left = self._listed()
-        there, read = {path: tuple(about) for path, *about in listed}, set()
-        for batch in batches:
-            names, taken = set(batch.manifest["imported"]["files"]), batch.manifest["origin"]["taken"]
-            latest = {path: tuple(about) for _, path, *about in taken}
-            for _, path, *about in taken:
-                read.add((path, about[0]))
-                if path not in names or latest[path] != tuple(about):
-                    left.append(f"{path} was removed or replaced before it was read")
-                elif path in there and there[path][0] == about[0] and there[path] != tuple(about):
-                    left.append(f"{path} changed after it was seen, and was not read again")
-        late = [path for path, (inode, *_) in there.items() if (path, inode) not in read]
-        return left + [f"{path} appeared after the last micro-batch" for path in late]
+        there = {(path, inode): (changed, size) for path, inode, changed, size in listed}
+        for key, one in self._seen.items():
+            if not one.was_read:
+                left.append(f"{one.path} was removed or replaced before it was read")
+            elif there.get(key, (one.changed, one.size)) != (one.changed, one.size):
+                left.append(f"{one.path} changed after it was seen, and was not read again")
+        return left + [f"{path} appeared after the last micro-batch" for path, _ in sorted(there.keys() - self._seen)]
 
 
-@dataclass(frozen=True)
+class _Seen(NamedTuple):
+    """A file that a recorded micro-batch took: its path, inode, time of the last change and size.
+
+    `was_read` says whether the micro-batch has its rows: it has not if the file was removed or replaced before.
+    """
+
+    path: str
+    inode: int
+    changed: int
+    size: int
+    was_read: bool
+    batch: int
+
+
+def _seen_in(batch: microbatch.MicroBatch) -> dict[tuple[str, int], _Seen]:
+    """The files that a micro-batch took, by path and inode."""
+    names, taken = set(batch.manifest["imported"]["files"]), batch.manifest["origin"]["taken"]
+    latest = {path: inode for _, path, inode, *_ in taken}
+    return {
+        (path, inode): _Seen(
+            path, inode, changed, size, path in names and latest[path] == inode, batch.manifest["number"]
+        )
+        for _, path, inode, changed, size in taken
+    }
+
+
+def _line(seen: _Seen) -> str:
+    return json.dumps(seen) + "\n"
+
+
+def _lines(path: Path) -> list[list[Any]]:
+    """The values of each line; a kill leaves no more than one line unfinished, and no line behind it."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+@dataclass
 class Topic(Source):
     """A topic of Kafka. Its items are records.
 
@@ -280,7 +356,7 @@ class Topic(Source):
                     file.write((value or b"null").replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
         return paths
 
-    def is_idle(self, live: Path, query: StreamingQuery, taken: int) -> bool | None:
+    def is_idle(self, query: StreamingQuery) -> bool | None:
         """Whether the query waits after it found no records. It is unknown until the query has looked for some."""
         status = query.status
         return False if status["isDataAvailable"] else status["message"].startswith("Waiting") or None
@@ -333,79 +409,76 @@ def feed(
         BadInput: A file is damaged, or does not fit. The micro-batch is not recorded.
         CommandFailed: Spark fails, or the disk is full.
     """
-    recorder = _Recorder(source, live / BATCHES)
-    stream = source.stream(spark, live, limit)
-    writer = stream.writeStream.foreachBatch(recorder.take).option(
-        "checkpointLocation", str(live.resolve() / CHECKPOINT)
-    )
-    writer = writer.trigger(availableNow=True) if until_idle == 0 else writer.trigger(processingTime=TRIGGER)
-    query = writer.start()
-    try:
-        yield from _ticks(query, recorder, live, until_idle)
-    finally:
-        with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
-            query.stop()
-    storage.write_json(
-        live / LEFT, {"left": source.left(microbatch.read_all(live / BATCHES, source.app, source.params))}
-    )
+    while True:
+        recorder = _Recorder(source, live)
+        stream = source.stream(spark, live, limit)
+        writer = stream.writeStream.foreachBatch(recorder.take).option(
+            "checkpointLocation", str(live.resolve() / CHECKPOINT)
+        )
+        writer = writer.trigger(availableNow=True) if until_idle == 0 else writer.trigger(processingTime=TRIGGER)
+        query = writer.start()
+        try:
+            is_over = yield from _ticks(query, recorder, until_idle)
+        finally:
+            with suppress(ConnectionError, Py4JNetworkError):  # a signal to all processes ended the JVM first
+                query.stop()
+        if is_over:
+            break
+    storage.write_json(live / LEFT, {"left": source.left()})
 
 
-def _ticks(
-    query: StreamingQuery, recorder: _Recorder, live: Path, until_idle: float | None
-) -> Generator[None, None, None]:
-    """Yield after each micro-batch, until the query ends or has been idle for long enough."""
-    idle_since, is_over = math.inf, False
+def _ticks(query: StreamingQuery, recorder: _Recorder, until_idle: float | None) -> Generator[None, None, bool]:
+    """Yield after each micro-batch and while none comes. Return whether the stream is over; else the query is worn."""
+    source, idle_since = recorder.source, math.inf
+    is_over = is_stopped = False
     while True:
         interruption.check()
         is_active = query.isActive  # before the queue: what the query recorded last is in it by then
         try:
-            recorder.recorded.get(timeout=POLL_SECONDS)
+            source.settle(recorder.recorded.get(timeout=POLL_SECONDS))
+            idle_since = math.inf
         except queue.Empty:
             if not is_active:
                 break
-            if until_idle == 0:
-                continue
-            is_idle, now = recorder.source.is_idle(live, query, recorder.taken), time.monotonic()
-            idle_since = math.inf if is_idle is False else min(idle_since, now) if is_idle else idle_since
-            if until_idle is not None and now - idle_since >= until_idle:
-                query.stop()
-                is_over = True
-        else:
-            idle_since = math.inf
-            yield
-    if is_over:
-        return
+            if until_idle != 0 and not is_stopped:
+                is_idle, now = source.is_idle(query), time.monotonic()
+                idle_since = math.inf if is_idle is False else min(idle_since, now) if is_idle else idle_since
+                is_over = until_idle is not None and now - idle_since >= until_idle
+                if is_over or (is_idle and source.is_worn):
+                    query.stop()  # what it records until then comes next
+                    is_stopped = True
+        yield
+    if is_stopped:
+        return is_over
     if recorder.failure is not None:
         raise recorder.failure
     if error := query.exception():
         raise failure(error)
+    return not source.is_worn
 
 
 class _Recorder:
-    """The callback of the query. It runs in a thread of py4j.
+    """The callback of a query. It runs in a thread of py4j.
 
     Attributes:
         source: The source.
-        recorded: Has an item for each micro-batch that was recorded.
-        taken: Number of items that are recorded.
+        recorded: Receives each micro-batch that was recorded.
         failure: What ended the query, if this class did.
     """
 
-    def __init__(self, source: Source, root: Path):
+    def __init__(self, source: Source, live: Path):
         self.source = source
-        self.recorded: queue.Queue[int] = queue.Queue()
-        self.taken = 0
+        self.recorded: queue.Queue[microbatch.MicroBatch] = queue.Queue()
         self.failure: BaseException | None = None
-        self._root = root
-        self._last: microbatch.MicroBatch | None = None
-        for batch in microbatch.read_all(root, source.app, source.params):
-            self._last = batch
-            self.taken += len(batch.manifest["origin"]["taken"])
+        self._root = live / BATCHES
+        numbers = microbatch.numbers(self._root)
+        self._last = microbatch.read(self._root, numbers[-1], source.app, source.params) if numbers else None
+        self._first = source.begin(live)
 
     def take(self, frame: DataFrame, number: int) -> None:
         """Record a micro-batch, unless it is recorded already."""
         try:
-            self._take(frame, number)
+            self._take(frame, self._first + number)
         except (PySparkException, Py4JError) as error:
             self.failure = failure(error)
             raise
@@ -440,8 +513,8 @@ class _Recorder:
         except (PySparkException, Py4JError) as error:
             raise failure(error) from None
         self._last = microbatch.read(self._root, number, source.app, source.params)
-        self.taken += len(taken)
-        self.recorded.put(number)
+        assert self._last is not None
+        self.recorded.put(self._last)
 
     def _columns(self) -> dict[str, str] | None:
         """The columns of all files so far."""

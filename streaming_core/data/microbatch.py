@@ -7,15 +7,17 @@ the events of all micro-batches without gaps, and writes each micro-batch to a f
     00000/aside/part-*.parquet    the rows that are no events, if there are any
     00000/batch.json              the manifest
 
-A folder appears whole or not at all. Its name is the number of the micro-batch in Structured Streaming's checkpoint.
-So a micro-batch that Spark repeats after a kill is recorded once. The micro-batches together are the recorded input.
-At the end of the stream, `seal` makes one workload of them. Its parts do not depend on the micro-batches.
+A folder appears whole or not at all, and `drop` removes the oldest ones in the same way. The micro-batches together are
+the recorded input. At the end of the stream, `seal` makes one workload of them. Its parts do not depend on the
+micro-batches.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,13 +56,33 @@ class MicroBatch(workload.Source):
     @property
     def position(self) -> Position:
         """The position behind this micro-batch."""
-        rows, value = self.manifest["total"]
-        return Position(self.manifest["number"] + 1, (rows, int(value, 16)), self.manifest["mark"])
+        return Position(self.manifest["number"] + 1, _events(self.manifest["total"]), self.manifest["mark"])
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """Number of events before this micro-batch, and the sum of their hashes."""
+        return _events(self.manifest["before"])
 
 
 def folder_of(root: Path, number: int) -> Path:
     """The folder of a micro-batch."""
     return root / f"{number:05d}"
+
+
+def numbers(root: Path) -> range:
+    """The numbers of the recorded micro-batches, which have no gaps."""
+    names = [int(name) for name in os.listdir(root) if name.isdigit()]
+    return range(min(names), max(names) + 1) if names else range(0)
+
+
+def behind(root: Path, events: int) -> int:
+    """The number of the first micro-batch that ends behind this many events.
+
+    Raises:
+        BadInput: A manifest is damaged.
+    """
+    recorded = numbers(root)
+    return recorded.start + bisect_right(recorded, events, key=lambda number: manifest_of(root, number)["total"][0])
 
 
 def read(root: Path, number: int, app: App, params: dict[str, Any]) -> MicroBatch | None:
@@ -72,13 +94,28 @@ def read(root: Path, number: int, app: App, params: dict[str, Any]) -> MicroBatc
     folder = folder_of(root, number)
     if not folder.exists():
         return None
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"micro-batch {folder} is damaged: cannot read {MANIFEST}: {error}") from None
-    batch = MicroBatch(folder, manifest | {"params": params}, app)
+    batch = MicroBatch(folder, manifest_of(root, number) | {"params": params}, app)
     batch.check_parts()
     return batch
+
+
+def manifest_of(root: Path, number: int) -> dict[str, Any]:
+    """The manifest of a recorded micro-batch, whose keys `write` lists.
+
+    Raises:
+        BadInput: It is damaged.
+    """
+    folder = folder_of(root, number)
+    try:
+        return json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"micro-batch {folder} is damaged: cannot read {MANIFEST}: {error}") from None
+
+
+def _events(entry: list[Any]) -> tuple[int, int]:
+    """A number of events, and the sum of their hashes, from a manifest."""
+    rows, value = entry
+    return rows, int(value, 16)
 
 
 def read_all(root: Path, app: App, params: dict[str, Any], number: int = 0) -> Iterator[MicroBatch]:
@@ -115,6 +152,7 @@ def write(
             {
                 "number": before.batches,
                 "start": before.total[0],
+                "before": [before.total[0], f"{before.total[1]:016x}"],
                 "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
                 "content_digest": format_digest(*rows),
                 "total": [total[0], f"{total[1]:016x}"],
@@ -125,8 +163,15 @@ def write(
         )
 
 
+def drop(root: Path, number: int) -> None:
+    """Remove a micro-batch. The caller is the only writer of `root`."""
+    gone = folder_of(root, number).with_name(f".{number:05d}.old")
+    os.rename(folder_of(root, number), gone)
+    shutil.rmtree(gone)
+
+
 def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[str, Any]) -> workload.Workload:
-    """Make a workload of all micro-batches, and open it.
+    """Make a workload of all micro-batches that were not dropped, and open it.
 
     Args:
         root: The folder of all micro-batches.
@@ -142,9 +187,12 @@ def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[st
     with storage.held(out), storage.appearing(out) as folder:
         files: list[str] = []
         aside: dict[str, dict[str, Any]] = {}
-        asides, rows, entries, position = 0, 0, [], Position()
-        for batch in read_all(root, app, params):
+        asides, rows, entries, before, position = 0, 0, [], (0, 0), Position()
+        first = numbers(root).start
+        for batch in read_all(root, app, params, first):
             interruption.check()
+            if batch.manifest["number"] == first:
+                before = batch.before
             position = batch.position
             entries += [
                 {"file": f"{batch.directory.name}/{part['file']}", "rows": part["rows"]}
@@ -154,18 +202,21 @@ def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[st
             files += imported["files"]
             rows += imported["rows"]
             for one in imported["aside"]:
-                first = aside.setdefault(one["reason"], one | {"rows": 0})
-                first["rows"] += one["rows"]
+                reason = aside.setdefault(one["reason"], one | {"rows": 0})
+                reason["rows"] += one["rows"]
             for path in Parts.of(batch.directory / "aside").paths:
                 (folder / "aside").mkdir(exist_ok=True)
                 os.link(path, part_path(folder / "aside", asides))
                 asides += 1
-        manifest = {"params": params, "parts": entries, "content_digest": format_digest(*position.total)}
+        total = position.total[0] - before[0], position.total[1] - before[1]
+        manifest = {"params": params, "parts": entries, "content_digest": format_digest(*total), "start": before[0]}
         recorded = workload.Workload(root, manifest, app)
         parts = [workload.write_part(folder, i, table) for i, table in enumerate(recorded.blocks(workload.CHUNK))]
         if not parts:
             parts = [workload.write_part(folder, 0, recorded.schema.empty_table())]
         reasons = sorted(aside.values(), key=lambda one: (-one["rows"], one["reason"]))
-        about = about | {"files": files, "rows": rows, "aside": reasons, "batches": position.batches}
+        about = about | {
+            "files": files, "rows": rows, "aside": reasons, "batches": position.batches, "start": before[0]
+        }  # fmt: skip
         workload.seal_imported(folder, app, params, parts, about)
-    return workload.read(out, app)
+    return workload.read(out, app, whole=False)

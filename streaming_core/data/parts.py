@@ -36,6 +36,11 @@ def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.parquet"
 
 
+def part_number(path: Path) -> int:
+    """The number of the part in a file."""
+    return int(path.stem.removeprefix("part-"))
+
+
 def states(folder: Path) -> dict[str, Parts]:
     """The final tables below the folder of a result, by name."""
     return {path.stem: Parts([path]) for path in sorted((folder / "state").glob("[!._]*.parquet"))}

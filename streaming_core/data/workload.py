@@ -607,19 +607,28 @@ def check_request(
     return values
 
 
-def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
+def read(
+    directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None, whole: bool = True
+) -> Workload:
     """Open the workload in `directory`.
 
     Args:
         directory: The folder of the workload.
         app: The application that it must belong to; None accepts any.
         params: The parameters that it must have, as far as they differ from the defaults; None accepts any.
+        whole: Whether a workload must begin at event 0. That of a live run may have lost its first events.
 
     Raises:
-        BadInput: The manifest is missing, the application or a parameter is another one, or a part is damaged.
+        BadInput: The manifest is missing, the application or a parameter is another one, or a part is damaged. Or the
+            first events are missing.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
+    if whole and (start := manifest.get("imported", {}).get("start")):
+        raise BadInput(
+            f"workload {directory} begins at event {start}: `lockstep follow --keep` dropped the events before, so its "
+            "result cannot be computed"
+        )
     if app is None:
         app = manifest["app"]
     if app is None:

@@ -77,6 +77,17 @@ class Verifier:
             self._load(path, manifest)
             break
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts so far that every run must report, by name."""
+        return {"outputs": self.digest[0], **{name: getattr(self._machine, name) for name in oracle.DROPPED}}
+
+    @property
+    def needs(self) -> int:
+        """The first event that a verifier may need which begins at one of the snapshots."""
+        snapshots = _snapshots(self.folder)
+        return int(snapshots[-1].name) if len(snapshots) == KEPT else 0
+
     # --- segments ----------------------------------------------------------------------------------------------------
 
     def outputs(self, blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:

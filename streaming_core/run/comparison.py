@@ -167,6 +167,8 @@ def _recordings(outcome: Diff, run_dir: Path, oracle_dir: Path) -> None:
 def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | None:
     if report.app != manifest["app"]:
         return f"the run executed application {report.app}, but the oracle {manifest['app']}"
+    if start := report.workload.get("start"):
+        return f"the live run dropped its events before {start}; verified.json says what was verified while it ran"
     for key in ("content_digest", "params"):
         ours, theirs = report.workload.get(key), manifest["workload"].get(key)
         if ours != theirs:

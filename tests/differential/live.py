@@ -6,6 +6,7 @@ import argparse
 import itertools
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from streaming_core.data import microbatch, workload
 from streaming_core.data.microbatch import Position
@@ -16,7 +17,7 @@ from streaming_core.run.way import RunSpec
 CUTS = [0, 150, 150, 400, 433, 1000]  # the second micro-batch is empty
 
 
-def follow(spec: RunSpec, source: Path, out: Path) -> RunReport:
+def follow(spec: RunSpec, source: Path, out: Path, **options: Any) -> RunReport:
     """A live run over the workload in `source`, in micro-batches that end at CUTS."""
     opened = workload.read(source, spec.app, spec.params)
     (table,) = opened.blocks(CUTS[-1])
@@ -24,7 +25,8 @@ def follow(spec: RunSpec, source: Path, out: Path) -> RunReport:
 
     def feed(folder: Path) -> Generator[None, None, None]:
         root = folder / live.BATCHES
-        *_, before = [Position(), *(batch.position for batch in microbatch.read_all(root, app, params))]
+        recorded = microbatch.numbers(root)
+        before = microbatch.read(root, recorded[-1], app, params).position if recorded else Position()
         for start, stop in list(itertools.pairwise(CUTS))[before.batches :]:
             part = table.slice(start, stop - start)
             about = {"files": [f"{start}.csv"], "rows": len(part), "aside": []}
@@ -36,7 +38,7 @@ def follow(spec: RunSpec, source: Path, out: Path) -> RunReport:
             before = microbatch.read(root, before.batches, app, params).position
             yield
 
-    return live.run(spec, {"source": str(source)}, out, feed, lambda line: None)
+    return live.run(live.LiveRequest(spec, {"source": str(source)}, out, feed, **options))
 
 
 def main(arguments: list[str]) -> None:
@@ -48,4 +50,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("options", nargs="*")
     parsed = parser.parse_args(arguments)
     options = dict(option.split("=") for option in parsed.options)
-    follow(RunSpec.parse({"sink": "parquet", "app": parsed.app, "params": {}} | options), parsed.source, parsed.out)
+    is_verified = options.pop("verify", "no") == "yes"
+    spec = RunSpec.parse({"sink": "parquet", "app": parsed.app, "params": {}} | options)
+    follow(spec, parsed.source, parsed.out, is_verified=is_verified)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from jobs import live
 from streaming_core.apps import registry
 from streaming_core.data import microbatch, workload
+from streaming_core.data.microbatch import Position
 from streaming_core.data.parts import Parts
 from streaming_core.run import live as live_run
 from tests.differential.test_live import content
@@ -61,7 +64,7 @@ def events(out: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.slow
 def test_files_are_followed_and_a_killed_run_resumes(session, source, tmp_path, monkeypatch, capsys):
-    assert run(source, tmp_path / "whole", "--verify") == 0
+    assert run(source, tmp_path / "whole") == 0
     output = capsys.readouterr()
     assert "micro-batch 1: 1 files, 1 events, 1 rows set aside, 2 outputs" in output.err
     assert "equal: 9 outputs" in output.out
@@ -80,16 +83,63 @@ def test_files_are_followed_and_a_killed_run_resumes(session, source, tmp_path, 
         "the outputs of a micro-batch are written": (live_run, "write_whole", killed_after(live_run.write_whole)),
         "the run is closed": (microbatch, "seal", killed),
     }
+    executors = cycle(["pooled", "pinned", "morsel"])
     for moment, (module, name, replacement) in moments.items():
         with monkeypatch.context() as patch:
             patch.setattr(module, name, replacement)
-            assert run(source, out) != 0
+            assert run(source, out, "--no-verify", "--checkpoint", "1", "--executor", next(executors)) != 0
         assert not (out / "report.json").exists(), moment
     assert run(source, out) == 0
-    expected = content(tmp_path / "whole")
-    oracle = {name for name in expected if name.startswith("oracle/")}
-    assert content(out) == {name: value for name, value in expected.items() if name not in oracle}
+    assert content(out) == content(tmp_path / "whole")
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.slow
+def test_worn_query_is_followed_by_another_one(session, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(live, "MOST_FILES", 2)
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(5):
+        (source / f"{number}.csv").write_text(f"ts,line\n{number},word\n")
+        os.utime(source / f"{number}.csv", (number, number))
+    assert run(source, tmp_path / "out", "--no-verify", "--until-idle", "1") == 0
+    assert [ts for ts, _ in events(tmp_path / "out")] == [*range(5)]
+
+
+def test_files_are_seen_once_and_forgotten_after_their_events(tmp_path):
+    """Over processes that end at any step, while files appear and go away, and old micro-batches are dropped."""
+    draws, app = random.Random(3), registry.load("wc")
+    incoming, folder = tmp_path / "incoming", tmp_path / "live"
+    root = folder / "batches"
+    incoming.mkdir()
+    root.mkdir(parents=True)
+    taken: list[str] = []
+    for number in range(30):
+        (incoming / f"{number}.csv").write_text("ts,line\n")
+        source = live.source_of(app, app.bind({}), str(incoming), mapping={}, separator=None)
+        assert source.begin(folder) == microbatch.numbers(root).stop
+        notes = sorted((folder / "notes").iterdir())
+        for note in draws.sample(notes, draws.randint(0, len(notes))):
+            recorded = microbatch.numbers(root)
+            before = Position(recorded.stop, (0, 0))
+            origin = {"taken": [json.loads(note.read_text())]}
+            about = {"files": [origin["taken"][0][1]], "rows": 0, "aside": []}
+            microbatch.write(root, before, origin, lambda at, about=about: ([], None, about))
+            taken.append(origin["taken"][0][1])
+            if draws.random() < 0.3:
+                break  # the process ends before it has settled the micro-batch
+            source.settle(microbatch.read(root, recorded.stop, app, {}))
+            assert not note.exists()
+        recorded = microbatch.numbers(root)
+        for old in recorded[: draws.randint(0, max(0, len(recorded) - 1))]:
+            microbatch.drop(root, old)
+        for path in draws.sample(taken, draws.randint(0, len(taken))):
+            Path(path).unlink(missing_ok=True)
+    source.begin(folder)
+    lines = [json.loads(line) for line in (folder / "seen").read_text().splitlines()]
+    assert len(taken) == len(set(taken))
+    first, there = microbatch.numbers(root).start, {str(path) for path in incoming.iterdir()}
+    assert {line[0] for line in lines} == {path for n, path in enumerate(taken) if n >= first or path in there}
 
 
 @pytest.mark.slow
@@ -101,7 +151,7 @@ def test_every_file_is_read_or_named(session, tmp_path, monkeypatch, capsys):
     for name, text in {"a.CSV": "1,a\n", "ü:[b]*.csv": "2,b\nx,b\n"}.items():
         (source / name).write_text(f"ts,line\n{text}")
     # The first listing of Spark takes longer than this.
-    arguments = ["wc", "--threads", "1", "--source", str(source), "--out", "out", "--verify", "--until-idle", "0.01"]
+    arguments = ["wc", "--threads", "1", "--source", str(source), "--out", "out", "--until-idle", "0.01"]
     with monkeypatch.context() as patch:
         patch.setattr(microbatch, "write", killed_after(microbatch.write))
         assert lockstep("follow", *arguments) != 0
@@ -135,10 +185,10 @@ def test_topic_is_idle_when_its_query_waits_for_records(spark, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a").write_text("a\n")
     writer = spark.readStream.text(str(tmp_path / "source")).writeStream
-    query = writer.foreachBatch(lambda *_: answers.append(topic.is_idle(tmp_path, query, 0))).start()
+    query = writer.foreachBatch(lambda *_: answers.append(topic.is_idle(query))).start()
     try:
         query.processAllAvailable()
-        wait_for(lambda: topic.is_idle(tmp_path, query, 0) is True, 60)
+        wait_for(lambda: topic.is_idle(query) is True, 60)
     finally:
         query.stop()
     assert answers == [False]
@@ -179,6 +229,9 @@ def test_mismatched_command_leaves_the_folder_to_the_next_one(session, source, t
         (["auto.json", "--source", "in"], "not plan auto"),
         (["wc", "--source", "in", "--executor", "spark"], "runs only in a regression"),
         (["wc", "--source", "in", "--until-idle", "-1"], "--until-idle"),
+        (["wc", "--source", "in", "--keep", "7"], "--keep must be a number of days, hours, minutes or seconds"),
+        (["wc", "--source", "in", "--checkpoint", "soon"], "--checkpoint"),
+        (["wc", "--source", "in", "--executor", "pinned", "--checkpoint", "10s", "--keep", "1 d"], "got '1 d'"),
     ],
 )
 def test_bad_request_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch, capsys):
@@ -199,6 +252,11 @@ def test_silent_broker_is_refused(monkeypatch, tmp_path, capsys):
     assert lockstep("follow", "wc", "--source", "kafka://127.0.0.1:1/topic", "--out", str(tmp_path / "out")) == 2
     assert "no broker answers at 127.0.0.1:1; " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_status_of_a_folder_without_a_live_run_is_refused(tmp_path, capsys):
+    assert lockstep("status", str(tmp_path)) == 2
+    assert capsys.readouterr().err == f"lockstep: {tmp_path} holds no live run; `lockstep follow` makes one\n"
 
 
 def test_folder_of_another_run_is_refused(tmp_path, source, capsys, monkeypatch):

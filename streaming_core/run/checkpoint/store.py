@@ -112,6 +112,11 @@ class Checkpoints:
         return None
 
     @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints that stay, the oldest first."""
+        return self._newest
+
+    @property
     def resumed(self) -> list[int]:
         """Events from which the run resumed, this time included."""
         return [*self.last.resumed, self.last.events] if self.last else []
