@@ -115,10 +115,10 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Print the seconds of groups, the counts of campaign and relay (differential/), and skipped tests."""
+    """Print the seconds of groups, the counts of campaigns (differential/), and skipped tests."""
     if config.getoption("durations") is not None:
         print_groups(terminalreporter, config)
-    for title in ("campaign", "relay"):
+    for title in ("campaign", "relay", "kills"):
         print_counts(terminalreporter, title)
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
     for reason, tests in reasons.items():

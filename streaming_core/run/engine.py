@@ -185,13 +185,12 @@ def run_from_checkpoint(
     (work / CHECKPOINTS).mkdir(exist_ok=True)
     way = spec.model_dump(mode="json")
     checkpoints = Checkpoints(work / CHECKPOINTS, spec.interval, about, states.declarations(bound), way, say)
-    schema = bound.output.arrow(("seq", "sub"))
 
     def closed(checkpoint: Checkpoint) -> list[Path]:
         return [part_path(work / "outputs", number) for number in range(checkpoint.outputs)]
 
     def check(checkpoint: Checkpoint) -> None:
-        store.check_outputs(Parts(closed(checkpoint)), schema, checkpoint)
+        store.check_outputs(Parts(closed(checkpoint)), bound, checkpoint)
 
     checkpoints.recover(check)
     last = checkpoints.last

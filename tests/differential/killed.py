@@ -1,40 +1,55 @@
 """Runs the command in processes that get SIGKILL on the way.
 
 One process imports everything and forks the others, so hundreds of them cost seconds. Each child counts its steps:
-every change of the file system by Python, every fsync, and every file opened for writing and still empty. The child
-kills itself before step number `at`. With `spin`, its parent kills it that many microseconds after the step: in a
-kernel, or in the middle of a write or a read.
+every change of the file system by Python, every fsync, every write of a checkpoint, and every file opened for writing
+and still empty. The child kills itself before step number `at`, and in the middle of a write. With `spin`, its parent
+kills it that many microseconds after the step: in a kernel, or in the middle of a write or a read. With `writer`, not
+the child is killed, but the process that writes its checkpoint of this number.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
 
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 
 
 class Command:
-    """Runs `streaming-core` in processes, and kills them on request."""
+    """Runs `streaming-core` in processes, and kills them on request.
 
-    def __init__(self, home: Path):
+    Attributes:
+        events: Number of events that the engines of all processes have processed.
+    """
+
+    def __init__(self, home: Path, modules: Sequence[str] = ()):
+        """`modules` are applications outside the package."""
         self.world = {**os.environ, "LOCKSTEP_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, __file__, *modules]
         self._parent = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.world
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.world
         )
+        self.events = 0
 
-    def __call__(self, *arguments: object, at: int | None = None, spin: int | None = None) -> tuple[int | None, str]:
+    def __call__(
+        self, *arguments: object, at: int | None = None, spin: int | None = None, writer: int | None = None
+    ) -> tuple[int | None, str]:
         """The exit code (None: killed) and the text on stderr."""
-        request = {"arguments": [str(a) for a in arguments], "at": at, "spin": spin}
+        request = {"arguments": [str(a) for a in arguments], "at": at, "spin": spin, "writer": writer}
         self._parent.stdin.write(json.dumps(request) + "\n")
         self._parent.stdin.flush()
-        code, error = json.loads(self._parent.stdout.readline())
+        code, error, events = json.loads(self._parent.stdout.readline())
+        self.events += events
         return code, error
 
     def close(self) -> None:
@@ -44,8 +59,9 @@ class Command:
         self._parent.stdout.close()
 
 
-def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int | None, str]:
-    """Run one process from its start to its end; returns its exit code (None: killed) and its stderr."""
+def forked(arguments: list[str], at: int | None, spin: int | None, writer: int | None) -> tuple[int | None, str, int]:
+    """Run one process from its start to its end; returns its exit code (None: killed), its stderr, and its events."""
+    events = memoryview(mmap.mmap(-1, 8)).cast("q")
     reading, writing = os.pipe()
     reached, reaching = os.pipe()
     child = os.fork()
@@ -54,8 +70,9 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
         os.close(reached)
         os.dup2(writing, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        count(events)
         if at is not None:
-            watch(at, None if spin is None else reaching)
+            Steps(at, None if spin is None else reaching, writer)
         sys.argv = ["streaming-core", *arguments]
         code = 70
         try:
@@ -78,42 +95,67 @@ def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int 
     os.close(reached)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL, (status, text)
-        return None, text
-    return os.WEXITSTATUS(status), text
+        return None, text, events[0]
+    return os.WEXITSTATUS(status), text, events[0]
 
 
-def watch(at: int, alert_pipe: int | None) -> None:
-    """Kill this process before step `at`; with a pipe, write to it instead and go on."""
-    steps = 0
+def count(events: memoryview) -> None:
+    """Add up the events that engines of this process take."""
+    process = PassEngine.process
 
-    def step(opens: tuple | None = None) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == at:
-            if alert_pipe is None:
-                if opens:
-                    with suppress(OSError):  # a failed open would have created no file
-                        os.open(*opens)
-                os.kill(os.getpid(), signal.SIGKILL)
-            os.write(alert_pipe, b"!")
+    def counted(self: PassEngine, rows: np.ndarray, text: np.ndarray) -> None:
+        process(self, rows, text)
+        events[0] += len(rows)
 
-    def heard(event: str, arguments: tuple) -> None:
-        if event in CHANGES:
-            step()
-        elif event == "open" and steps < at:
+    PassEngine.process = counted
+
+
+class Steps:
+    """Counts steps of this process, or of the child that is its fork of number `writer`, and kills it before step `at`.
+
+    With a pipe, it writes to that instead, and the process goes on.
+    """
+
+    def __init__(self, at: int, alert_pipe: int | None, writer: int | None):
+        self._at, self._alert_pipe, self._writer = at, alert_pipe, writer or 0
+        self._own, self._steps, self._forks = os.getpid(), 0, 0
+        self._fsync, self._write = os.fsync, os.write
+        os.fsync, os.write = self._synchronised, self._written
+        sys.addaudithook(self._heard)
+
+    def _step(self, first: Callable[[], object] | None = None) -> None:
+        """Count a step. The process does `first` before it is killed."""
+        if self._writer != (0 if os.getpid() == self._own else self._forks):
+            return
+        self._steps += 1
+        if self._steps != self._at:
+            return
+        if self._alert_pipe is not None:
+            self._write(self._alert_pipe, b"!")
+            return
+        if first:
+            with suppress(OSError):  # a failed open would have created no file
+                first()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _heard(self, event: str, arguments: tuple) -> None:
+        if event == "os.fork":
+            self._forks += 1
+        elif event in CHANGES:
+            self._step()
+        elif event == "open" and self._steps < self._at:
             path, _, flags = arguments
             if flags & (os.O_WRONLY | os.O_RDWR) and not isinstance(path, int):  # else it is open already
-                step()
-                step((path, flags))
+                self._step()
+                self._step(lambda: os.open(path, flags))
 
-    fsync = os.fsync
+    def _synchronised(self, descriptor: int) -> None:
+        self._step()
+        self._fsync(descriptor)
 
-    def counted(descriptor: int) -> None:
-        step()
-        fsync(descriptor)
-
-    os.fsync = counted
-    sys.addaudithook(heard)
+    def _written(self, descriptor: int, data: bytes) -> int:
+        self._step(lambda: self._write(descriptor, data[: len(data) // 2]))
+        return self._write(descriptor, data)
 
 
 if __name__ == "__main__":
@@ -127,9 +169,11 @@ if __name__ == "__main__":
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning  # noqa: F401
+    from streaming_core.apps import registry
     from streaming_core.cli import main as command_line
     from streaming_core.data.digest import digest_table
     from streaming_core.process import ending
+    from streaming_core.run.one_pass import PassEngine
     from tests.differential import live
 
     def main() -> None:
@@ -139,5 +183,7 @@ if __name__ == "__main__":
         ending.end("live", lambda: live.main(sys.argv[2:]))
 
     digest_table(pyarrow.table({"text": [b""]}))  # imports numba
+    for module in sys.argv[1:]:
+        registry.add(module)
     for line in sys.stdin:
         print(json.dumps(forked(**json.loads(line))), flush=True)

@@ -20,11 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from streaming_core.data.digest import add, digest_table
+from streaming_core.data.agreement import outputs_digest
+from streaming_core.data.digest import add
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, CommandFailed
+from streaming_core.language.bound import BoundApp
 from streaming_core.run.checkpoint import file, states
 from streaming_core.run.checkpoint.file import Checkpoint, Damage
 from streaming_core.run.checkpoint.writing import Writing
@@ -248,17 +248,18 @@ class Checkpoints:
             self.settle()
 
 
-def check_outputs(outputs: Parts, schema: pa.Schema, checkpoint: Checkpoint) -> None:
-    """Raise Damage unless these are the outputs that a checkpoint counts, with the columns of the schema.
+def check_outputs(outputs: Parts, bound: BoundApp, checkpoint: Checkpoint) -> None:
+    """Raise Damage unless these are the outputs that a checkpoint of an application counts.
 
     A run that writes no outputs has no files to check.
     """
+    schema = bound.output.arrow(("seq", "sub"))
     if checkpoint.about.get("sink") != "parquet":
         return
     try:
         alike, digest = not outputs.paths or outputs.schema == schema, (0, 0)
         for table in outputs.slices(1 << 16):
-            digest = add(digest, digest_table(table, ("seq", "sub")))
+            digest = add(digest, outputs_digest(bound.app, checkpoint.about["order"], table))
     except BadInput as error:
         raise Damage(str(error)) from None
     if not alike or digest != closed_digest(checkpoint):
