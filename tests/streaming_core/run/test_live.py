@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import shutil
+import time
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -12,7 +14,7 @@ from streaming_core.data import microbatch, workload
 from streaming_core.data.parts import Parts, write_whole
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import oracle
-from streaming_core.run import live, live_folder
+from streaming_core.run import live, live_folder, verification
 from streaming_core.run.comparison import diff
 from streaming_core.run.live_folder import BATCHES, LIVE
 from streaming_core.run.way import RunSpec
@@ -80,6 +82,23 @@ def test_wrong_output_ends_the_run_and_is_found_again(events, tmp_path, monkeypa
     assert status.reason.startswith("the run differs from the oracle: outputs: ")
     with pytest.raises(RunFailed, match="differs from the oracle"):
         follow(spec(executor="morsel"), events, tmp_path / "out")
+
+
+def test_oracle_goes_on_from_its_snapshot(events, tmp_path, monkeypatch):
+    monkeypatch.setattr(verification, "SNAPSHOT_SECONDS", 0.0)
+    out = tmp_path / "out"
+    kill(events, out, 6)
+    verification._Oracle(out).follow(150)
+    for path in (out / LIVE / BATCHES / "00000").rglob("*.parquet"):
+        path.write_bytes(b"")
+    verification._Oracle(out).follow(400)
+    verified = json.loads((out / "verified.json").read_text())
+    assert (verified["events"], verified["needs"], verified["is_complete"]) == (400, 150, False)
+    assert live_folder.drop(out, 400, time.time() + 1) == 400
+    verification._Oracle(out).follow(433)
+    shutil.rmtree(out / LIVE / "oracle")
+    with pytest.raises(BadInput, match="the events before 400 were dropped and cannot be verified: add --no-verify"):
+        verification._Oracle(out).follow(433)
 
 
 def test_resumed_run_repeats_only_what_is_behind_the_checkpoint(events, tmp_path):
