@@ -115,7 +115,8 @@ class Checkpoint:
 
 def paths(folder: Path) -> list[Path]:
     """The files of the checkpoints in a folder, the newest first."""
-    return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), reverse=True)
+    files = (path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name) and not path.is_dir())
+    return sorted(files, reverse=True)
 
 
 def write(
