@@ -33,6 +33,9 @@ def status(
         return int(about.state == "failed")
     now = time.time()
     print(f"{folder}: {about.app} from {about.source}: {about.state}{about.reason and f': {about.reason}'}")
+    if not about.updated:
+        print("it has not processed anything yet")
+        return 0
     print(f"{about.events:,} events in {about.micro_batches:,} micro-batches, {about.outputs:,} outputs")
     if about.verified is None:
         print("not verified")

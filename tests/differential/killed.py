@@ -1,7 +1,7 @@
 """Runs the command in processes that get SIGKILL on the way.
 
-One process imports everything and forks the others, so hundreds of them cost seconds. Each child counts its steps:
-every change of the file system by Python, every fsync, every write of a checkpoint, and every file opened for writing
+One process imports everything and forks the others, so hundreds of them cost seconds. Each child counts its steps.
+A step is a change of the file system by Python, an fsync, a write of a checkpoint, or a file that is opened for writing
 and still empty. The child kills itself before step number `at`, and in the middle of a write. With `spin`, its parent
 kills it that many microseconds after the step: in a kernel, or in the middle of a write or a read. With `writer`, not
 the child is killed, but the process that writes its checkpoint of this number.

@@ -1,6 +1,6 @@
-"""A damaged folder of a killed run is refused in one line, or its run ends with the result of the oracle.
+"""A run refuses its damaged folder in one line, or ends with the result of the oracle.
 
-Any file of the folder may be damaged: checkpoints, outputs, the specification; one or several of them.
+The damage hits any file of a killed run: checkpoints, outputs, the specification; one or several of them.
 """
 
 import random

@@ -2,8 +2,8 @@
 
     python -m tests.e2e.soak wc --minutes 60 --kill 60 --folder /tmp/soak
 
-It prints a line for each kill: the time until the resumed run had read all older files, the lag of run and oracle
-before the kill, memory and disk. At the end, the stream ends, and all outputs must equal the oracle's.
+It prints a line for each kill. `caught_up_s` is the time until the resumed run was less than 5 s behind. The lags are
+those of the run and the oracle before the kill. At the end, the stream ends, and all outputs must equal the oracle's.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ fn gaps_up_to(tree: &[u32], mut places: usize) -> u32 {
     gaps
 }
 
-/// Removes from a copy of a head what depends on where its memory lies, and where a queue begins in it; and the gaps, which
-/// packing closes.
+/// Removes from a copy of a head what depends on where its memory lies, where a queue begins in it, and the gaps. Packing
+/// closes gaps.
 pub fn forget_places(head: &mut [u8], growing: &Growing) {
     head[..8].fill(0);
     if !growing.plain {
