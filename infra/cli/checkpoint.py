@@ -35,17 +35,18 @@ def _facts(path: Path) -> dict[str, Any]:
     """The facts about a checkpoint, as `list` prints them."""
     from streaming_core.run.checkpoint import file
 
-    facts: dict[str, Any] = {"events": int(path.name[-15:]), "bytes": path.stat().st_size}
+    facts: dict[str, Any] = {"events": int(path.name[-15:])}
     try:
         checkpoint = file.read(path)
         facts |= {
+            "bytes": path.stat().st_size,
             "time": f"{datetime.fromtimestamp(checkpoint.time, UTC):%Y-%m-%dT%H:%M:%SZ}",
             "state_bytes": checkpoint.size,
             "parts": len(checkpoint.parts),
             "new_parts": sum(part.file == path.name for part in checkpoint.parts),
         }
         file.check(path.parent, checkpoint)
-    except file.Damage as damage:
+    except (file.Damage, FileNotFoundError) as damage:  # a run at work removes old ones
         return facts | {"sound": False, "damage": str(damage)}
     return facts | {"sound": True}
 

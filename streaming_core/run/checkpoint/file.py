@@ -114,9 +114,13 @@ class Checkpoint:
 
 
 def paths(folder: Path) -> list[Path]:
-    """The files of the checkpoints in a folder, the newest first."""
-    files = (path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name) and not path.is_dir())
-    return sorted(files, reverse=True)
+    """The files of the checkpoints in a folder, the newest first; none if there is no folder, or no longer."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    files = [folder / name for name in sorted(names, reverse=True) if NAME.fullmatch(name)]
+    return [path for path in files if not path.is_dir()]
 
 
 def write(
