@@ -95,8 +95,8 @@ class Case:
         """The moment of a kill."""
         r = self.r
         return r.choice((
-            {"at": r.randrange(1, 60)},
-            {"at": r.randrange(1, 60), "spin": r.randrange(4_000)},
+            {"at": r.randrange(1, r.choice((20, 60, 200)))},
+            {"at": r.randrange(1, r.choice((20, 60, 200))), "spin": r.randrange(4_000)},
             {"at": r.randrange(1, 8), "spin": r.randrange(60_000)},
             {"at": r.randrange(1, 9), "writer": r.randrange(1, 5)},
         ))  # fmt: skip
@@ -169,8 +169,8 @@ def test_killed_application_resumes_in_other_ways(name, endure):
 @pytest.mark.parametrize("name", registry.names())
 def test_often_killed_application_resumes_in_other_ways(name, endure):
     counts = endure("app", [name], 22)
-    assert counts["resumes"] > 5
-    assert counts["other ways"] > 3
+    assert counts["resumes"] > 1
+    assert counts["other ways"] > 1
 
 
 @pytest.mark.slow
