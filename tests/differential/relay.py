@@ -1,10 +1,7 @@
 """The relay: many engines run a program in turns. Each stops at a checkpoint, and the next one runs in another way.
 
 A leg restores a checkpoint, processes some blocks, makes the next checkpoint, and maybe goes on a little. Then its
-engine ends, as if it were killed. The last leg must end with the oracle's outputs, states and counts. On the way:
-
-- a restored engine has the images that it was restored from, byte for byte;
-- all ways that reach a position have the same images there.
+engine ends, as if it were killed. The last leg must end with the oracle's outputs, states and counts.
 
 Kind and number determine a program, its events, its ways and its legs. To run one again:
 
@@ -14,7 +11,6 @@ Kind and number determine a program, its events, its ways and its legs. To run o
 """
 
 import functools
-import hashlib
 import json
 import random
 import sys
@@ -66,11 +62,6 @@ class Checkpoint:
         assert len({image[:2] for image in images}) == len(images), "an engine gives a part twice"
         return Checkpoint(blocks, standing, sorted(images))
 
-    @property
-    def digest(self) -> str:
-        """Digest of all images."""
-        return hashlib.sha256(repr(self.images).encode()).hexdigest()
-
 
 class Leg(PassEngine):
     """An engine that continues from a checkpoint. The parts arrive in any order."""
@@ -101,8 +92,8 @@ class Race:
         way: The way of the current leg.
     """
 
-    def __init__(self, app: App, program: Program, table: pa.Table, images: dict[tuple, str], r: random.Random):
-        self.app, self._program, self._table, self._images, self._r = app, program, table, images, r
+    def __init__(self, app: App, program: Program, table: pa.Table, r: random.Random):
+        self.app, self._program, self._table, self._r = app, program, table, r
         self.counts: Counter[str] = Counter()
         self.way: Way | None = None
         size = r.choice((2, 9, 60, 300))
@@ -118,13 +109,11 @@ class Race:
             self.way = r.choice(ways)
             self.counts["resumes"] += last is not None
             with runtime_failures(), Leg(self._program, self.way, sink, last, r) as engine:
-                if last is not None:
-                    assert Checkpoint.of(engine, last.blocks).images == last.images, "images change by being restored"
                 begin = last.blocks if last is not None else 0
                 delivered += self._process(engine, begin, len(self._cuts) - 1 if stop is None else stop)
                 if stop is None:
                     return self._finish(engine, delivered, sink)
-                last = self._checkpoint(engine, stop)
+                last = Checkpoint.of(engine, stop)
                 lost = min(stop + r.choice((0, 0, 1, 3)), len(self._cuts) - 1)
                 self._process(engine, stop, lost)
                 self.counts["lost"] += self._cuts[lost] - self._cuts[stop]
@@ -141,14 +130,6 @@ class Race:
             text[:] = 255  # whatever state refers to is its own
             rows.view(np.uint8)[:] = 255
         return outputs
-
-    def _checkpoint(self, engine: PassEngine, blocks: int) -> Checkpoint:
-        """The engine's checkpoint, which is the same in every way of an order."""
-        checkpoint = Checkpoint.of(engine, blocks)
-        if self.way.spec.order == "total":
-            known = self._images.setdefault(self._cuts[blocks], checkpoint.digest)
-            assert known == checkpoint.digest, f"at event {self._cuts[blocks]}, ways have different images"
-        return checkpoint
 
     def _finish(self, engine: PassEngine, delivered: list[pa.Table], sink: str) -> PassResult:
         engine.runtime.finish(self._table.num_rows)
@@ -194,7 +175,7 @@ def ways_of(app: App, params: dict, events: int, order: str, r: random.Random) -
 
 def examine(kind: str, name: str, only: int | None = None) -> None:
     """Run the races of one program and report the results."""
-    began, counts, images = time.monotonic(), Counter(programs=1), {}
+    began, counts = time.monotonic(), Counter(programs=1)
     with tempfile.TemporaryDirectory() as folder:
         r = random.Random(f"relay {SEED} {kind} {name}")
         app, params, program, table = program_of(kind, name, Path(folder), r)
@@ -207,7 +188,7 @@ def examine(kind: str, name: str, only: int | None = None) -> None:
             dice = random.Random(f"race {SEED} {kind} {name} {number}")
             order = dice.choice(orders)
             say(program=f"{kind} {name} {number}", way=order)
-            race = Race(app, program, table, images, dice)
+            race = Race(app, program, table, dice)
             run = functools.partial(race.run, ways[order])
             # A failure may be a later one if any leg may reach that first.
             loosest = next((way for way in ways[order] if not reports_earliest(way.spec)), ways[order][0])
