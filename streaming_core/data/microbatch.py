@@ -76,13 +76,22 @@ def numbers(root: Path) -> range:
 
 
 def behind(root: Path, events: int) -> int:
-    """The number of the first micro-batch that ends behind this many events.
+    """The number of the first micro-batch that ends behind this many events. Others may go away meanwhile.
 
     Raises:
         BadInput: A manifest is damaged.
     """
+
+    def end(number: int) -> int:
+        try:
+            return manifest_of(root, number)["total"][0]
+        except BadInput:
+            if folder_of(root, number).exists():
+                raise
+            return -1
+
     recorded = numbers(root)
-    return recorded.start + bisect_right(recorded, events, key=lambda number: manifest_of(root, number)["total"][0])
+    return recorded.start + bisect_right(recorded, events, key=end)
 
 
 def read(root: Path, number: int, app: App, params: dict[str, Any]) -> MicroBatch | None:

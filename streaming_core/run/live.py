@@ -220,6 +220,9 @@ def _run(request: LiveRequest, program: Program, status: Status) -> RunReport:
         beside = _Beside(request, status, progress, durable)
         stack.callback(beside.close)
         progress.replay()
+        if progress.read[0]:
+            where = f"the checkpoint at event {durable.last.events}" if durable.last else "event 0"
+            request.say(f"resumed from {where}, and processed {progress.repeated} recorded events again")
         if not (live / CLOSED).exists():
             progress.check_replay()
             with closing(request.feed(live)) as ticks:

@@ -163,9 +163,14 @@ def outputs_from(out: Path, events: int) -> Iterator[pa.Table]:
 
 
 def _first_seq(path: Path) -> int:
-    for table in Parts([path]).slices(1, ["seq"]):
-        return table["seq"][0].as_py()
-    return -1  # a run without outputs has one part without rows
+    """The first event in a part; -1 if it has no rows, or went away because it was old."""
+    try:
+        for table in Parts([path]).slices(1, ["seq"]):
+            return table["seq"][0].as_py()
+    except BadInput:
+        if path.exists():
+            raise
+    return -1
 
 
 def drop(out: Path, limit: int, before: float) -> int | None:

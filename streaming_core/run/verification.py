@@ -128,11 +128,10 @@ class _Oracle:
 
     def _blocks(self, events: int) -> Iterator[pa.Table]:
         """The recorded events from where the oracle stands to this number of events."""
-        start = microbatch.manifest_of(self._root, microbatch.numbers(self._root).start)["start"]
-        if start > self._verifier.events:
-            raise BadInput(f"the events before {start} were dropped and cannot be verified: add --no-verify")
         first = microbatch.behind(self._root, self._verifier.events)
         for batch in microbatch.read_all(self._root, self._app, self._params, first):
+            if batch.start > self._verifier.events:
+                raise BadInput(f"the events before {batch.start} were dropped and cannot be verified: add --no-verify")
             yield from batch.blocks(BLOCK)
             if batch.position.total[0] >= events:
                 return
