@@ -4,8 +4,8 @@ Everything is an address (int64). State comes from the loop's region (region.py)
 containers use an arena that only ever grows. Rows between operators are no state: their buffers come from the C
 library.
 
-A block of the region has its size, in units of 16 bytes, and its class in the word before it. There is a class for
-each number of units up to 64, then four for each power of two. The free blocks of a class are a list: each has the
+The word before a block of the region has its size in bytes, and its class. There is a class for each number of units
+of 16 bytes up to 64, then four for each power of two. The free blocks of a class are a list: each has the
 address of the next one in its first word. They are zeroed when they are used again.
 """
 
@@ -197,37 +197,32 @@ def wipe(typingctx, target, size):
     return types.none(types.int64, types.int64), codegen
 
 
-_UNIT = 16  # bytes
-_SMALL = 64  # units; larger blocks begin behind a cache line of their own
-_LINE = 64
+_SMALL = 64  # units of 16 bytes; larger blocks begin at a cache line
 
 
 @compiled
 def allocate(near, size):
     """Zeroed memory of the region in which `near` lies."""
-    units = (size + 8 + _UNIT - 1) >> 4
+    units = (size + 23) >> 4
     if units <= _SMALL:
-        number, head = units, 8
+        number, room, align = units, 16 * units - 8, 16
     else:
-        head = _LINE
-        units = (size + head + _UNIT - 1) >> 4
-        shift = 4
+        units, shift = (size + 15) >> 4, 4
         while units >> shift >= 8:
             shift += 1
         parts = (units + (1 << shift) - 1) >> shift  # 4 to 8
-        units, number = parts << shift, _SMALL + 4 * (shift - 4) + parts - 4
+        number, room, align = _SMALL + 4 * (shift - 4) + parts - 4, parts << shift << 4, 64
     region = near & -REGION
     block = get(region + R_FREE + 8 * number)
     if block != 0:
         put(region + R_FREE + 8 * number, get(block))
-        wipe(block, _UNIT * units - head)
+        wipe(block, room)
     else:
-        begin = get(region + R_NEXT)
-        if begin + _UNIT * units > get(region + R_END):
+        block = (get(region + R_NEXT) + 8 + align - 1) & -align
+        if block + room > get(region + R_END):
             raise MemoryError("out of memory")
-        put(region + R_NEXT, begin + _UNIT * units)
-        block = begin + head
-    put(block - 8, units << 8 | number)
+        put(region + R_NEXT, block + room)
+        put(block - 8, room << 8 | number)
     return block
 
 

@@ -76,15 +76,14 @@ class Region:
         self._array(self._rest, end - self._rest)[:] = 0
         _libc.madvise(end, self._next - end, _DISCARD)
         self._head[R_FREE // 8 :] = 0
-        self._head[R_NEXT // 8] = self._rest + 8  # blocks, each behind a word, then begin at multiples of 16
-        self._head[R_END // 8] = self._end
+        self._head[R_NEXT // 8], self._head[R_END // 8] = self._rest, self._end
 
     def save(self, file: BinaryIO) -> None:
         """Write the pages that are not zero. Large free blocks lose theirs before."""
         for block in self._head[R_FREE // 8 + _LARGE :].tolist():
             while block:
-                units, following = self._array(block - 8, 16).tolist()
-                begin, end = block + PAGE & -PAGE, block + 16 * (units >> 8) - PAGE & -PAGE
+                size, following = self._array(block - 8, 16).tolist()
+                begin, end = block + PAGE & -PAGE, block + (size >> 8) & -PAGE
                 if begin < end:
                     _libc.madvise(begin, end - begin, _DISCARD)
                 block = following
