@@ -2,9 +2,9 @@
 
 One process imports everything and forks the others, so hundreds of them cost seconds. Each child counts its steps.
 A step is a change of the file system by Python, an fsync, or a write of a checkpoint. So is a file that is opened for
-writing and still empty. The child kills itself before step number `at`, and in the middle of a write. With `spin`, its parent
-kills it that many microseconds after the step: in a kernel, or in the middle of a write or a read. With `writer`, not
-the child is killed, but the process that writes its checkpoint of this number.
+writing and still empty. The child kills itself before step number `at`, and in the middle of a write. With `spin`,
+its parent kills it that many microseconds after the step: in a kernel, or in the middle of a write or a read. With
+`writer`, not the child is killed, but the process that writes its checkpoint of this number.
 """
 
 from __future__ import annotations
