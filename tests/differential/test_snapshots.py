@@ -182,7 +182,7 @@ for left in (3 << 30, 1 << 20):
 def test_a_limit_of_addresses_leaves_a_smaller_region_or_one_line():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].endswith(
-        "CommandFailed: cannot reserve 1 GiB of addresses for the oracle's state"
+        "CommandFailed: cannot reserve 1 GiB of addresses for the state of the oracle"
     )
 
 

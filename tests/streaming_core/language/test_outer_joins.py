@@ -240,7 +240,7 @@ def test_every_machine_equals_the_interpreter(how, time, delay, tmp_path):
     for way in WAYS:
         case.check(Pinned(app=app.name, schedule=moved if way["threads"] > 1 else [], **way), 100)
     workload.write(app, {}, 400, 0, tmp_path / "workload", [table])
-    pass_ = Pass(app.name, (), str(tmp_path / "workload"), 400, 400, 3, str(tmp_path / "pass"), True, key)
+    pass_ = Pass(app.name, (), str(tmp_path / "workload"), 400, 400, 3, str(tmp_path / "pass"), True, key=key)
     shuffle.run(pass_)
     outputs = shuffle.outputs(pass_)
     assert outputs.equals(case.outputs.cast(outputs.schema))
