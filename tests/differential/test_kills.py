@@ -34,6 +34,7 @@ MOST = 5  # kills of one run, which then ends
 LINES = re.compile(
     r"(streaming-core: resuming from the checkpoint at event \d+\n)?"
     r"(streaming-core: no checkpoint at event \d+: its process was ended by signal 9; the run goes on\n)?"
+    r"(streaming-core: \S+ already holds this run; nothing to do\n)?"
 )
 
 
@@ -118,7 +119,8 @@ class Case:
                 killed += 1
                 if code is not None:
                     break
-                if r.random() < 0.5:
+                # A run that was killed after its report is complete, and belongs to its way.
+                if r.random() < 0.5 and not (out / "report.json").exists():
                     order, spec = spec.order, self.spec()
                     while spec.order != order:
                         spec = self.spec()
