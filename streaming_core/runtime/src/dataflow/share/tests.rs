@@ -114,5 +114,5 @@ fn a_program_that_does_not_fit_is_refused() {
     }
     let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(1).of(&[0, 1])];
     assert!(refusal(Pipeline::new(ops, &[2], false).program(), (0, 1)).contains("must be a chain of operators"));
-    assert!(Dealer::new(&one(), 2).err().unwrap().to_string().contains("needs an operator with windows"));
+    assert!(Dealer::new(&one(), 2).err().unwrap().to_string().contains("needs an operator with keys"));
 }
