@@ -164,6 +164,8 @@ mod models {
     use crate::dataflow::windowed::epochs::Request;
     use crate::dataflow::windowed::owners::Owners;
     use crate::program::KeySpec;
+    use crate::state::key_group::{GROUPS, with_group};
+    use crate::state::windows::entry::KeyFields;
     use crate::threads::sync::{Arc, thread};
     use crate::threads::testing::interleave;
 
@@ -188,7 +190,8 @@ mod models {
                 cells: Cells::private(2),
                 shape: Shape::new(&KeySpec { stride: 16, fields: Vec::new() }, 0, &[], false),
             });
-            let work = |replica: usize, shared: &Shared| {
+            let hash = with_group(0, GROUPS - 1);
+            let work = move |replica: usize, shared: &Shared| {
                 let Shared { epochs, transfers, cells, shape } = shared;
                 let wait = |index| {
                     while !transfers.may_go_on(epochs, replica, index) {
@@ -212,7 +215,9 @@ mod models {
                         let open = |cell: &mut Cell| {
                             let windows: Vec<i64> = cell.open().map(|(number, _)| number).collect();
                             assert_eq!(windows, (0..event).collect::<Vec<_>>());
-                            cell.pane(event).unwrap();
+                            let pane = cell.pane(event).unwrap();
+                            // SAFETY: a pane that is there; an empty one would stay behind.
+                            unsafe { (*pane).find(shape, hash, KeyFields::index(&0)) }.unwrap();
                         };
                         // SAFETY: as above.
                         unsafe { cells.with_mut(replica, CELLS - 1, open) };
