@@ -60,10 +60,8 @@ def _tiles(status: Status) -> list[Tile]:
         age = max(0.0, status.updated - (status.checkpoint_time or status.updated))
         detail = f"the last checkpoint, {age:.0f} s old"
         tiles.append(Tile("✓", f"{status.checkpoint:,}", "in a checkpoint", detail, "#facts", "good"))
-    kept = f"events from {status.first:,} on" if status.first else "all events"
-    tiles.append(
-        Tile("▤", human_bytes(status.bytes), "on disk", f"{kept}; {human_bytes(status.free_bytes)} free", "#facts")
-    )
+    disk = f"{status.extent}; {human_bytes(status.free_bytes)} free"
+    tiles.append(Tile("▤", human_bytes(status.bytes), "on disk", disk, "#facts"))
     return tiles
 
 

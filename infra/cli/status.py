@@ -44,6 +44,5 @@ def status(
     if about.checkpoint is not None:
         age = now - (about.checkpoint_time or now)
         print(f"last checkpoint at event {about.checkpoint:,}, {age:,.0f} s ago")
-    kept = f"events from {about.first:,} on" if about.first else "all events"
-    print(f"{human_bytes(about.bytes)} on disk ({kept}), {human_bytes(about.free_bytes)} free")
+    print(f"{human_bytes(about.bytes)} on disk ({about.extent}), {human_bytes(about.free_bytes)} free")
     return int(about.state == "failed")

@@ -84,6 +84,11 @@ class Status:
     free_bytes: int = 0
     peak_memory_bytes: int = 0
 
+    @property
+    def extent(self) -> str:
+        """The events that are still recorded, in words."""
+        return f"events from {self.first:,} on" if self.first else "all events"
+
 
 def show(path: Path, text: str) -> None:
     """Write a file for readers of a run at work. It is absent or whole, but need not survive a power failure."""

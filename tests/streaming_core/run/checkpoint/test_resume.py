@@ -134,7 +134,7 @@ def test_a_run_resumes_in_other_ways_with_the_same_result(app, tmp_path):
 
 def test_a_run_resumes_from_its_last_checkpoint(spec, source, stopped, tmp_path):
     messages, passes = [], []
-    (stopped / folder.WORK / "outputs" / "part-00042.parquet").write_bytes(b"of nobody")
+    (stopped / folder.WORK / "outputs" / "part-00042.parquet").write_bytes(b"of no checkpoint")
     report = engine.run(spec, source, stopped, lambda *at: passes.append(at), messages.append)
     assert messages == ["resuming from the checkpoint at event 320"]
     assert [done for _, done, _ in passes] == [400, 480, 560, 600]
