@@ -7,7 +7,9 @@ cells, and `lockstep invariants` for one run. Before cells run, prepare_workload
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,11 +20,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from jobs.comparison import spark_row
+from jobs.session import spark_session
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App
 from streaming_core.regression.warehouse import VIOLATION_CAP
+from streaming_core.search.case import Case
 
 # It writes errors as JSON to stderr, which our messages report in a line.
 PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
@@ -181,6 +186,33 @@ def _type(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(f'`{field.name}`: {_type(field.type)}' for field in kind)}>"
     return from_arrow_type(kind).simpleString()
+
+
+Results = Sequence[tuple[Case, Path]]
+
+
+@contextmanager
+def beside(app: App) -> Iterator[Callable[[Results], list[list[str]]] | None]:
+    """A function that tells which invariants of an application results of the oracle break.
+
+    Spark starts beside the caller. None if the application declares no invariants.
+    """
+    if not app.invariants:
+        yield None
+        return
+    with ExitStack() as sessions, ThreadPoolExecutor(1) as background:
+        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep find")))
+        yield lambda results: _broken(starting.result(), app, results)
+
+
+def _broken(spark: SparkSession, app: App, results: Results) -> list[list[str]]:
+    """The names of the invariants that each result breaks. Its folder has `workload` and `oracle`."""
+    queries, views = list[Query](), {}
+    for number, (case, folder) in enumerate(results):
+        views[number] = views_of(folder / "oracle", folder / "workload")
+        queries += [(number, label, sql) for label, sql in app.holds("total", case.params).items()]
+    held = find(spark, queries, views)
+    return [[name for (n, name), one in held.items() if n == number and one.count] for number in views]
 
 
 # Spark has no unsigned integers. It reads them as the next larger type.

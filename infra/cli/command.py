@@ -21,6 +21,7 @@ from infra.cli import (
     debug,
     doctor,
     engines,
+    find,
     follow,
     gate,
     hosts,
@@ -52,6 +53,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., Any]] = {  # in the order of `--help`
     "run": run.run,
     "check": check.check,
+    "find": find.find,
     "conformance": conformance.conformance,
     "import": importing.import_,
     "follow": follow.follow,

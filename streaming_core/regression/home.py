@@ -45,6 +45,14 @@ class Home:
         """Folder of one oracle result: outputs/*.parquet, state/*.parquet, manifest.json."""
         return below(self.root / "oracle", app, address)
 
+    def corpus(self, app: str) -> Path:
+        """Folder of the inputs that searches keep, and of what they tried."""
+        return below(self.root / "corpus", app)
+
+    def finds(self, app: str) -> Path:
+        """Folder of the finds of an application, one folder for each."""
+        return below(self.root / "finds", app)
+
     def run(self, run_id: str) -> Path:
         """Folder of one run of the matrix."""
         return below(self.root / "runs", run_id)

@@ -101,7 +101,12 @@ class Laboratory:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def examine(
-        self, case: Case, specs: Sequence[RunSpec], checks: Sequence[str] = (), limit: float = LIMIT, keep: Path | None = None
+        self,
+        case: Case,
+        specs: Sequence[RunSpec],
+        checks: Sequence[str] = (),
+        limit: float = LIMIT,
+        keep: Path | None = None,
     ) -> Examination:
         """Examine the events of a case, in these ways.
 

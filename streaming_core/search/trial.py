@@ -118,7 +118,9 @@ def _failed(spec: RunSpec, app: App, expected: Expected, error: RunFailed) -> Ou
     is_same = is_same and failure.event == expected.failure.event and failure.exception == expected.failure.exception
     if is_same or (failure.event >= expected.failure.event and not reports_earliest(spec)):
         return Outcome()
-    name = f"{failure.operator}: {failure.exception} instead of {expected.failure.operator}: {expected.failure.exception}"
+    name = (
+        f"{failure.operator}: {failure.exception} instead of {expected.failure.operator}: {expected.failure.exception}"
+    )
     return Outcome(Symptom("failure", name), f"the run fails with {failure}, the oracle with {expected.failure}")
 
 

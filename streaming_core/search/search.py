@@ -1,0 +1,296 @@
+"""The search for a fault of one application: rounds of drawn inputs, each in several ways, within a time.
+
+A round has one set of parameters, because kernels are compiled for it. Its inputs are examined side by side, and their
+results count in their order. So a seed draws the same inputs again, as long as the corpus is the same.
+
+The search tries the cases of earlier finds first, and ends with the first find that is new.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streaming_core import interruption
+from streaming_core.apps import registry
+from streaming_core.errors import BadInput
+from streaming_core.run.way import RunSpec, executors_of
+from streaming_core.search import draws, find, scenario, shrinking, ways
+from streaming_core.search.case import Case, Symptom
+from streaming_core.search.corpus import Corpus
+from streaming_core.search.draws import Input
+from streaming_core.search.find import Find
+from streaming_core.search.laboratory import LOOP, PROPERTIES, Examination, Laboratory
+
+INPUTS, WAYS = 8, 5  # of a round; of an input
+MOST_SHRINKING = 120.0  # seconds
+LEAST_SHRINKING = 30.0  # seconds, even if the time is over
+_POLL = 0.2  # seconds between two looks for a signal
+
+# The invariants that the results in these folders break, for each folder. A folder has `workload` and `oracle`.
+Invariants = Callable[[Sequence[tuple[Case, Path]]], list[list[str]]]
+
+
+@dataclass
+class Report:
+    """The outcome of a search.
+
+    Attributes:
+        app: The application.
+        seed: The seed.
+        inputs: The number of inputs tried.
+        runs: The number of runs.
+        reached: The number of branches that any search reached.
+        branches: The number of branches that the operators have.
+        unreached: The places of the others, as `file:line`.
+        seconds: The duration.
+        finds: What was found: earlier finds that still show, and at most one new.
+    """
+
+    app: str
+    seed: int
+    inputs: int = 0
+    runs: int = 0
+    reached: int = 0
+    branches: int = 0
+    unreached: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    finds: list[Find] = field(default_factory=list)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome as people read it."""
+        shown = f"{len(self.finds)} find{'s' * (len(self.finds) != 1)}" if self.finds else "nothing found"
+        return (
+            f"{self.inputs:,} inputs in {self.runs:,} ways, {self.reached} of {self.branches} branches reached, {shown}"
+        )
+
+
+class Search:
+    """A search of one application."""
+
+    def __init__(
+        self,
+        name: str,
+        corpus: Path,
+        finds: Path | None,
+        seconds: float,
+        seed: int = 0,
+        source: Path | None = None,
+        invariants: Invariants | None = None,
+        say: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Prepare a search.
+
+        Args:
+            name: The application.
+            corpus: The folder of its corpus.
+            finds: The folder that gets a folder for each find; None: finds have no files.
+            seconds: The time for the search. To shrink a find may take LEAST_SHRINKING longer.
+            seed: Chooses the draws.
+            source: A workload or an import, whose events replace those of the generator.
+            invariants: Checks the declared invariants; None leaves them out.
+            say: Receives a line about each step.
+            clock: Returns the time in seconds.
+
+        Raises:
+            BadInput: The application is unknown, or has neither generator nor events.
+        """
+        self.app = registry.load(name)
+        if source is None:
+            self.app.check_generator()
+        self._corpus = Corpus(corpus, registry.code_digest(self.app))
+        self._finds, self._source, self._invariants, self._say, self._clock = finds, source, invariants, say, clock
+        self._began = clock()
+        self._end = self._began + seconds
+        self.report = Report(name, seed)
+        self._known: list[Symptom] = []
+        self._seen: set[tuple[Any, ...]] = set()  # parameters whose compiled loop was compared
+        self._of_invariants = 0.0  # seconds
+        self._inputs = self._corpus.inputs()
+        self._branches = set(self._corpus.ledger.branches)
+
+    def run(self) -> Report:
+        """Search until the time is over, or something new shows."""
+        with ExitStack() as stack:
+            count = 2 if (os.cpu_count() or 1) > 1 else 1
+            self._laboratories = [stack.enter_context(Laboratory()) for _ in range(count)]
+            self._free: queue.Queue[Laboratory] = queue.Queue()
+            for one in self._laboratories:
+                self._free.put(one)
+            self._pool = stack.enter_context(_pool(count))
+            self._try_known()
+            while self._clock() < self._end and not self._round():
+                pass
+        self._tell()
+        return self.report
+
+    def _tell(self) -> None:
+        report, every = self.report, scenario.branches(self.app, self.app.bind())
+        report.seconds = self._clock() - self._began
+        report.reached = len(self._branches & every.keys())
+        report.branches = len(every)
+        report.unreached = [place for number, place in every.items() if number not in self._branches]
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+
+    def _round(self) -> bool:
+        """Make a round; returns whether it found something new."""
+        seed = self.report.seed
+        number = self._corpus.begin(seed)
+        r = random.Random(f"search {self.app.name} {seed} {number}")
+        params = draws.parameters(self.app, r)
+        inputs = [draws.draw(self.app, params, r, self._inputs, self._source) for _ in range(INPUTS)]
+        todo = [(one, self._ways(one, r)) for one in inputs]
+        runs, suspects, reached = 0, [], set[int]()
+        for (one, specs), examination in zip(todo, self._examine_all(todo), strict=True):
+            if examination is None or examination.refused:
+                continue
+            self.report.inputs += 1
+            runs += len(examination.of_runs)
+            suspects += self._suspects(one, specs, examination)
+            if new := examination.branches - self._branches:
+                self._branches |= new
+                self._corpus.add(one)
+                self._inputs.append(one)
+            reached |= examination.branches
+        self.report.runs += runs
+        suspects += self._by_invariants([one for one, _ in todo])
+        self._corpus.end(seed, number, len(inputs), runs, reached)
+        self._say(self.report.sentence)
+        return any(self._take(case) for case in suspects[:1])
+
+    def _ways(self, one: Input, r: random.Random) -> list[RunSpec]:
+        return ways.ways(self.app, self.app.bind(one.params), one.events.num_rows, r, WAYS)
+
+    def _case(self, one: Input, spec: RunSpec | None = None, symptom: Symptom | None = None) -> Case:
+        spec = spec or RunSpec.parse(
+            {"app": self.app.name, "params": one.params, "executor": executors_of(self.app.kind)[0]}
+        )
+        return Case(spec, one.events, symptom, origin=one.origin)
+
+    def _examine_all(self, todo: Sequence[tuple[Input, list[RunSpec]]]) -> Iterator[Examination | None]:
+        """Examine inputs side by side; None for those whose turn did not come in time."""
+        futures = []
+        for one, specs in todo:
+            checks = [PROPERTIES] if self.app.properties else []
+            if (params := tuple(sorted(one.params.items()))) not in self._seen:
+                self._seen.add(params)
+                checks.append(LOOP)
+            futures.append(self._pool.submit(self._examine, self._case(one), specs, checks))
+        for future in futures:
+            yield _result(future)
+
+    def _examine(self, case: Case, specs: Sequence[RunSpec], checks: Sequence[str]) -> Examination | None:
+        if self._clock() >= self._end:
+            return None
+        laboratory = self._free.get()
+        try:
+            return laboratory.examine(case, specs, checks)
+        finally:
+            self._free.put(laboratory)
+
+    def _suspects(self, one: Input, specs: Sequence[RunSpec], examination: Examination) -> list[Case]:
+        """The cases of an examination that go wrong in a way that is not known yet."""
+        cases = [self._case(one, None, verdict.symptom) for verdict in examination.of_oracle if verdict.symptom]
+        cases += [
+            self._case(one, spec, verdict.symptom)
+            for spec, verdict in zip(specs, examination.of_runs, strict=False)
+            if verdict.symptom
+        ]
+        return [case for case in cases if case.symptom not in self._known]
+
+    def _by_invariants(self, inputs: Sequence[Input]) -> list[Case]:
+        """Check the invariants on usual inputs of a round, within a third of the time."""
+        usual = [one for one in inputs if one.is_usual and one.events.num_rows]
+        spent = self._clock() - self._began
+        if self._invariants is None or not usual or self._of_invariants > spent / 3:
+            return []
+        began, cases = self._clock(), [self._case(one) for one in usual]
+        broken = self._broken(cases)
+        self._of_invariants += self._clock() - began
+        return [
+            case.changed(symptom=symptom)
+            for case, names in zip(cases, broken, strict=True)
+            for name in names
+            if (symptom := Symptom("invariant", name)) not in self._known
+        ]
+
+    def _broken(self, cases: Sequence[Case]) -> list[list[str]]:
+        """The invariants that each case breaks."""
+        assert self._invariants is not None
+        root = Path(tempfile.mkdtemp(prefix="lockstep-find-"))
+        try:
+            folders = [(case, root / str(number)) for number, case in enumerate(cases)]
+            good = [(case, folder) for case, folder in folders if self._computed(case, folder)]
+            names = dict(zip([folder for _, folder in good], self._invariants(good) if good else [], strict=True))
+            return [names.get(folder, []) for _, folder in folders]
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _computed(self, case: Case, folder: Path) -> bool:
+        """Compute the oracle's result into a folder; returns whether it has one."""
+        examination = self._laboratories[0].examine(case, (), keep=folder)
+        return examination.refused is None and not examination.failure and not examination.of_oracle
+
+    # --- finds -------------------------------------------------------------------------------------------------------
+
+    def _try_known(self) -> None:
+        """Try the cases of earlier finds; those that still show are finds of this search, too."""
+        for one in find.finds(self._finds) if self._finds else []:
+            try:
+                case = Case.load(one.folder)
+            except BadInput as error:  # the application has changed
+                self._say(f"find {one.digest} no longer fits: {error}")
+                continue
+            if self._judge(case).shows(case):
+                self.report.finds.append(one)
+                self._known.append(one.symptom)
+
+    def _judge(self, case: Case) -> shrinking.Judge:
+        return shrinking.Judge(self._laboratories[0], case, self._broken if self._invariants else None)
+
+    def _take(self, case: Case) -> bool:
+        """Shrink a case that goes wrong and write its find; returns True."""
+        assert case.symptom is not None
+        self._say(f"found: {case.symptom.sentence}; making it smaller")
+        began = self._clock()
+        left = max(LEAST_SHRINKING, min(MOST_SHRINKING, self._end - began))
+        judge = self._judge(case)
+        small = shrinking.shrink(case, judge, left, self._say)
+        about = {"seconds": began - self._began, "shrinking": self._clock() - began, "seed": self.report.seed}
+        self.report.finds.append(find.write(small, self._laboratories[0], self._finds, about))
+        return True
+
+
+def search(name: str, corpus: Path, finds: Path | None, seconds: float, **options: Any) -> Report:
+    """Search a fault of an application (`Search`)."""
+    return Search(name, corpus, finds, seconds, **options).run()
+
+
+@contextmanager
+def _pool(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that end without finishing what waits."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _result(future: Future) -> Any:
+    """The result of a future, unless a signal comes first."""
+    while not wait([future], _POLL).done:
+        interruption.check()
+    return future.result()
