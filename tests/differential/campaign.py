@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import format_digest
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
@@ -35,10 +35,10 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
+from streaming_core.search.ways import draw_way
 from tests.differential import dataflows, generated, test_dataflows, test_generated, windowings
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
-from tests.differential.windows import drawn_owners
 
 PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 140}
 WAYS = 24  # of a program at least, all different
@@ -46,7 +46,6 @@ WAYS = 24  # of a program at least, all different
 SCHEMES = [scheme for scheme in ENGINE_EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
 CHANNELS = ENGINE_EXECUTORS["pinned"].axes()["channel"]
 PLANS = 2  # random plans of each channel, for a program that is a dataflow
-SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +54,9 @@ class Way:
 
     spec: RunSpec
     block: int
-    rate: float
 
     def __str__(self) -> str:
-        return f"block {self.block}, rate {self.rate:g}, {json.dumps(self.spec.digest_content)}"
+        return f"block {self.block}, {json.dumps(self.spec.digest_content)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,75 +143,9 @@ def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
 # --- ways -----------------------------------------------------------------------------------------------------------
 
 
-def draw_options(executor: str, r: random.Random) -> dict:
-    """A random value of each option of an executor; some combinations are invalid."""
-    chosen = {axis: r.choice(values) for axis, values in ENGINE_EXECUTORS[executor].axes().items() if r.random() < 0.8}
-    match executor:
-        case "transactional":
-            chosen |= {"punctuation": r.choice((1, 7, 50, 500, 100_000)), "stealing": r.random() < 0.3}
-        case "pooled":
-            chosen |= {"slice": r.choice((1, 5, 1000))}
-            if chosen.get("queue") in ("hybrid", "shared"):
-                chosen["partitions"] = r.choice((1, 3, 100))
-            if chosen.get("heuristic") == "ct":
-                chosen["throughput_window"] = r.choice((1, 1000))
-        case "pinned" if chosen.get("controller") in ACTIVE_CONTROLLERS:
-            chosen["thresholds"] = r.choice(([], [60, 40, 20]))
-    return chosen
-
-
-def draw_plan(app: App, threads: int, r: random.Random) -> dict[str, list[int]]:
-    """Threads of the replicas of some operators."""
-    named = {"source": "source"} | {operator.name: operator.kind for operator in app.operators[1:-1]} | {"sink": "sink"}
-    plan = {}
-    for name, kind in named.items():
-        if r.random() < 0.6:
-            replicas = 1 if kind == "stateful" else r.randint(1, 4)
-            plan[name] = [r.randrange(threads) for _ in range(replicas)]
-    return plan
-
-
-def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Random) -> list[dict]:
-    """Reconfigurations at events of all kinds: the first, the last, one behind it, several at once."""
-    names = [operator.name for operator in app.operators if operator.kind == "windowed"]
-    at = sorted(r.choice([0, events - 1, events, r.randrange(events + 1)]) for _ in range(r.randrange(12)))
-    schedule = []
-    for event in at:
-        owners = {}
-        for name in r.sample(names, r.randint(1, len(names))):
-            owners[name] = drawn_owners(len(plan[name]) if name in plan else threads, r)
-        schedule.append({"event": event, "owners": owners})
-    return schedule
-
-
-def draw_way(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
+def draw_run(app: App, params: dict, events: int, r: random.Random, fixed: dict) -> Way:
     """A random valid way for the application; `fixed` holds options with a fixed value."""
-    changed = {name: value for name, value in params.items() if value != app.bind()[name]}
-    while True:
-        fitting = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
-        executor = fixed.get("executor") or r.choice(fitting)
-        threads = fixed.get("threads") or r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8))
-        chosen = draw_options(executor, r) | fixed
-        if executor == "pinned":
-            chosen["plan"] = draw_plan(app, threads, r) if "channel" in fixed or r.random() < 0.5 else {}
-            if app.kind == "windowed" and r.random() < 0.6:
-                chosen["schedule"] = draw_schedule(app, threads, chosen["plan"], events, r)
-        if executor == "morsel" and r.random() < 0.5:
-            chosen["order"] = "none"
-        # Many threads that yield to each other on few cores take their time.
-        chosen["idle"] = r.choice(("yield", "park")) if threads < 5 else "park"
-        cut = {"threads": threads, "batch": r.choice((1, 1, 2, 7, 16, 64, 256, 4096))}
-        try:
-            spec = RunSpec.parse({"app": app.name, "params": changed, "executor": executor, **chosen, **cut})
-            spec.check(app)
-        except BadInput:  # these do not go together
-            continue
-        if spec.is_bound:
-            continue
-        rate = r.choice((0, 0, 0, 0, 1e6))
-        if spec.option("controller") in ACTIVE_CONTROLLERS:
-            rate = max(events, 1) / SECONDS_OF_A_CONTROLLER if r.random() < 0.3 else 0
-        return Way(spec, r.choice((1000, 1000, 64, 7, 3)), rate)
+    return Way(draw_way(app, params, events, r, fixed), r.choice((1000, 1000, 64, 7, 3)))
 
 
 def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> list[Way]:
@@ -230,10 +162,10 @@ def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> li
         fits = [channel for channel in CHANNELS if app.unordered or channel not in UNORDERED_CHANNELS]
         fixed = [{"executor": "pinned", "channel": channel} for channel in fits for _ in range(PLANS)]
     for options in fixed:
-        way = draw_way(app, params, events, r, options)
+        way = draw_run(app, params, events, r, options)
         ways[str(way)] = way
     while len(ways) < WAYS:
-        way = draw_way(app, params, events, r, {})
+        way = draw_run(app, params, events, r, {})
         ways[str(way)] = way
     return list(ways.values())
 
@@ -318,7 +250,7 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
             say(program=f"{kind} {number} {index}", way=str(way))
             blocks = Blocks(Events([table]), program, way.block)
             run = functools.partial(
-                one_pass.run, way.spec, program, blocks, PassRequest(rate=way.rate, cores=way.spec.threads)
+                one_pass.run, way.spec, program, blocks, PassRequest(rate=way.spec.rate, cores=way.spec.threads)
             )
             if differs := difference(app, way, expected, run):
                 say(differs=differs)

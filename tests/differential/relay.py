@@ -35,7 +35,7 @@ from streaming_core.run.energy import Spent
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.one_pass import PassEngine, PassRequest, PassResult, final_state, load_tables, sample_of
 from tests.differential import campaign, test_sources
-from tests.differential.campaign import Expected, Way, draw_way, reports_earliest, say
+from tests.differential.campaign import Expected, Way, draw_run, reports_earliest, say
 from tests.differential.streams import SEED
 from tests.differential.test_engine import SMALL
 
@@ -67,7 +67,7 @@ class Leg(PassEngine):
     """An engine that continues from a checkpoint. The parts arrive in any order."""
 
     def __init__(self, program: Program, way: Way, sink: str, start: Checkpoint | None, r: random.Random):
-        request = PassRequest(rate=way.rate, cores=way.spec.threads)
+        request = PassRequest(rate=way.spec.rate, cores=way.spec.threads)
         super().__init__(program, one_pass._runtime_options(way.spec, 0, request) | {"sink": sink})
         self._start, self._r = start, r
 
@@ -165,7 +165,7 @@ def ways_of(app: App, params: dict, events: int, order: str, r: random.Random) -
     """Different ways with outputs in one order."""
     ways: dict[str, Way] = {}
     for _ in range(20 * WAYS):
-        way = draw_way(app, params, events, r, {})
+        way = draw_run(app, params, events, r, {})
         if way.spec.order == order:
             ways[str(way)] = way
         if len(ways) == WAYS:

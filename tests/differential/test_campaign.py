@@ -148,7 +148,7 @@ def test_earliest_failure_is_expected_where_the_engine_promises_it():
             raise campaign.RunFailed(f"operator {failure.operator} failed at event {failure.event}: ValueError: no")
 
         spec = campaign.RunSpec.parse({"app": app.name, "executor": "transactional", **way})
-        return campaign.difference(app, campaign.Way(spec, 1000, 0), expected, run)
+        return campaign.difference(app, campaign.Way(spec, 1000), expected, run)
 
     assert differs(earlier, threads=2) is None
     assert differs(later, threads=2) is None

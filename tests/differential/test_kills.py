@@ -20,8 +20,8 @@ from streaming_core.data import workload
 from streaming_core.oracle import oracle
 from streaming_core.run.comparison import diff
 from streaming_core.run.way import RunSpec
+from streaming_core.search.ways import draw_way
 from tests.differential import campaign, dataflows, generated, test_dataflows, test_generated, test_sources, windowings
-from tests.differential.campaign import draw_way
 from tests.differential.killed import Command
 from tests.differential.streams import SEED, Stream
 from tests.differential.test_engine import SMALL
@@ -88,7 +88,7 @@ class Case:
 
     def spec(self) -> RunSpec:
         """A way of executing, with checkpoints by events."""
-        way = draw_way(self.app, self.params, self.events, self.r, {}).spec
+        way = draw_way(self.app, self.params, self.events, self.r, {})
         interval = self.r.choice((37, 150, 600))
         return RunSpec.parse(way.model_dump() | {"sink": "parquet", "rate": 0.0, "checkpoint": str(interval)})
 

@@ -15,8 +15,8 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.way import AXES, Pinned
+from streaming_core.search.ways import draw_schedule
 from tests.differential.case import Events
-from tests.differential.windows import drawn_schedule
 from tests.support.draws import seeds, some
 from tests.support.windows import declare_window
 
@@ -201,7 +201,7 @@ def test_run_reports_the_failure_of_the_oracle(pipeline, seed):
             rng = random.Random(f"{seed} {draw} {way}")
             threads, batch, block = rng.choice([1, 2, 2, 3, 8]), rng.choice([1, 3, 16]), rng.choice([7, 40, 1000])
             how = {"threads": threads, "batch": batch, "parallelism": rng.choice(AXES["parallelism"])}
-            how["schedule"] = drawn_schedule(app, threads, EVENTS, rng.random())
+            how["schedule"] = draw_schedule(app, threads, {}, EVENTS, rng)
             spec = Pinned(app=app.name, sink="digest", **how)
             assert engine_failure(spec, program, table, block) == expected, (draw, block, how)
     assert failures > DRAWS // 4
