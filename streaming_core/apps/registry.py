@@ -26,6 +26,7 @@ SUITES = ("nexmark",)
 
 _HERE = Path(__file__).parent
 _ELSEWHERE: dict[str, str] = {}  # module by name, of applications outside this package
+_REPLACED: dict[str, App] = {}
 
 
 def names(suite: str = "") -> list[str]:
@@ -47,6 +48,16 @@ def add(module: str) -> None:
     _ELSEWHERE[module.rpartition(".")[2]] = module
 
 
+def elsewhere() -> list[str]:
+    """Return the modules that `add` added."""
+    return list(_ELSEWHERE.values())
+
+
+def replace(app: App) -> None:
+    """Let `load` return this application, such as a part of one, for its name."""
+    _REPLACED[app.name] = app
+
+
 def load(name: str) -> App:
     """Return an application by its name.
 
@@ -54,6 +65,8 @@ def load(name: str) -> App:
         BadInput: No application has that name, or its file cannot be imported or is incomplete. Or an operator breaks
             the language, or the expectations beside it cannot be read. The message has file, line and reason.
     """
+    if name in _REPLACED:
+        return _REPLACED[name]
     modules = _modules()
     if name not in modules:
         near = did_you_mean(name, modules)

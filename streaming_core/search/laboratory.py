@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import IO, Any, NoReturn
 
 from streaming_core import process
+from streaming_core.apps import registry
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.run.way import RunSpec
 from streaming_core.search.case import Case, Symptom
@@ -107,6 +108,7 @@ class Laboratory:
         checks: Sequence[str] = (),
         limit: float = LIMIT,
         keep: Path | None = None,
+        part: str | None = None,
     ) -> Examination:
         """Examine the events of a case, in these ways.
 
@@ -116,6 +118,7 @@ class Laboratory:
             checks: `LOOP`, `PROPERTIES`, or `PROPERTIES:name` for one property.
             limit: Seconds after which a trial hangs.
             keep: A new folder that gets `workload`, `oracle` and `run-N`; None keeps nothing.
+            part: An operator behind which the pipeline ends; None: the whole pipeline.
 
         Raises:
             CommandFailed: The disk is full, or the process ended.
@@ -123,30 +126,28 @@ class Laboratory:
         result = Examination()
         while True:
             todo = specs[len(result.of_runs) :]
-            lines = self._request(case, todo, checks, limit, keep, len(result.of_runs))
+            request = {
+                "specs": [one.model_dump(mode="json") for one in todo],
+                "checks": list(checks),
+                "limit": limit,
+                "first": len(result.of_runs),
+                "keep": None if keep is None else str(keep),
+                "part": part,
+            }
+            lines = self._request(case, request)
             if _read(lines, result, checks, todo):
                 return result
             checks = ()
 
-    def _request(
-        self, case: Case, specs: Sequence[RunSpec], checks: Sequence[str], limit: float, keep: Path | None, first: int
-    ) -> list[dict[str, Any]]:
+    def _request(self, case: Case, request: dict[str, Any]) -> list[dict[str, Any]]:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         try:
             case.save(folder)
-            request = {
-                "folder": str(folder),
-                "specs": [one.model_dump(mode="json") for one in specs],
-                "checks": list(checks),
-                "limit": limit,
-                "first": first,
-                "keep": None if keep is None else str(keep),
-            }
             stdin, stdout = self._server.stdin, self._server.stdout
             assert stdin is not None
             assert stdout is not None
             try:
-                stdin.write(json.dumps(request) + "\n")
+                stdin.write(json.dumps(request | {"folder": str(folder)}) + "\n")
                 stdin.flush()
                 line = stdout.readline()
             except BrokenPipeError:
@@ -270,6 +271,8 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
 
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if request["part"]:
+            registry.replace(case.app.through(request["part"]))
         yield {"begin": "interpreter"}
         expected = trial.expect(case, root)
         yield {"failure": expected.failure is not None, "branches": sorted(expected.branches)}
@@ -306,7 +309,6 @@ if __name__ == "__main__":
     import streaming_core.run.engine
     import streaming_core.run.planning
     import streaming_core.search.trial  # noqa: F401
-    from streaming_core.apps import registry
     from streaming_core.data.digest import digest_table
 
     digest_table(pyarrow.table({"text": [b""]}))  # imports numba
