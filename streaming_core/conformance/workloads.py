@@ -158,12 +158,7 @@ class Material:
     def table(self, rows: list[Row]) -> pa.Table:
         """The rows as events. Rows of several streams are put in the order that Lockstep gives them."""
         if self.app.streams is not None:
-            marks: dict[int, int] = {}
-            order = []
-            for number, row in enumerate(rows):
-                mark = marks[row[TAG]] = max(row["ts"], marks.get(row[TAG], row["ts"]))
-                order.append((mark, row[TAG], number))
-            rows = [rows[number] for _, _, number in sorted(order)]
+            rows = self.app.streams.in_order(rows)
         numbered = [{"seq": seq} | row for seq, row in enumerate(rows)]
         return pa.Table.from_pylist(numbered, workload.schema(self.app, self.params))
 

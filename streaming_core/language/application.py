@@ -63,7 +63,7 @@ LOOKUPS = ("dense", "hash", "insert")
 # What an application's file calls.
 DECLARATIONS = (
     "source", "sources", "table", "lookup_table", "constant", "transaction", "connect", "join", "generates",
-    "invariant", "agrees_unordered",
+    "invariant", "agrees_unordered", "property",
 )  # fmt: skip
 
 
@@ -152,6 +152,7 @@ class App:
         self.lookup_tables: list[LookupTable] = []
         self.invariants: dict[str, str] = {}
         self._by_order: set[str] = set()  # invariants that hold in total order only
+        self.properties: dict[str, Callable] = {}
         self.unordered: Unordered | None = None
         self._event: Record | None = None
         self.streams: Sources | None = None  # only if there are several sources
@@ -646,7 +647,7 @@ class App:
         derived.event, derived.outputs = kept[0].emitted, outputs
         derived.operators = [*kept, Operator("sink", "outputs", kept[-1:] if sunk is None else sunk, None)]
         derived.tables = self.tables if derived.kind == "transaction" else []
-        derived.invariants, derived.unordered = {}, None
+        derived.invariants, derived.properties, derived.unordered = {}, {}, None
         return derived
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -713,3 +714,20 @@ class App:
                 self.bind(profile.params)
             except BadInput as error:
                 raise BadInput(f"app {self.name}: {error}, in profile {name}") from None
+
+    # The last method, because the name hides Python's own `property` from what follows.
+    @declares
+    def property(self, fn: Callable) -> Callable:
+        """Declare a property: `fn(stream)` asserts what holds for the result of any events.
+
+        `stream` is a scenario: the events, the oracle's result, and ready changes of the events
+        (streaming_core/search/scenario.py). The name of the function names the property, its docstring says what
+        holds. The search for faults tries it on its inputs.
+        """
+        name = fn.__name__
+        if len(inspect.signature(fn).parameters) != 1:
+            raise BadInput(f"app {self.name}: property {name} must take one parameter: def {name}(stream)")
+        if name in self.properties:
+            raise BadInput(f"app {self.name}: two properties are called {name}; rename one")
+        self.properties[name] = fn
+        return fn

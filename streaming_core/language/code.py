@@ -44,7 +44,7 @@ _OURS = __name__.partition(".")[0]
 _FOLLOWED = (f"{_OURS}.apps.", f"{_OURS}.generator.", f"{_OURS}.bench.papers.")  # unlike the rest of Lockstep
 _VALUES = (type(None), bool, int, float, complex, str)
 # Parts of a declaration that say where it stands, or what it is for.
-_PROSE = {"file", "_module", "where", "doc", "__doc__", "reads", "profiles"}
+_PROSE = {"file", "_module", "where", "doc", "__doc__", "reads", "profiles", "properties"}
 # Names that read what no text tells: built-in functions, attributes of any object, and functions of NumPy.
 _BUILTINS = {"__import__", "eval", "exec", "globals", "input", "open"}
 _READERS = {"environ", "environb", "getenv", "import_module", "read_bytes", "read_csv", "read_parquet", "read_text"}

@@ -15,8 +15,9 @@ No other module knows that there are several streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.language import generated
@@ -51,6 +52,15 @@ class Sources:
         values = ", ".join(f"{field}=row.{column}" for field, column in columns.items())
         text = f"def {record.name}(row, out):\n    if row.{TAG} == {number}:\n        out.emit({values})\n"
         return generated.function(module, text)
+
+    def in_order(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows of all streams in the order of (mark, stream, position)."""
+        marks: dict[int, int] = {}
+        order = []
+        for number, row in enumerate(rows):
+            mark = marks[row[TAG]] = max(row["ts"], marks.get(row[TAG], row["ts"]))
+            order.append((mark, row[TAG], number))
+        return [rows[number] for _, _, number in sorted(order)]
 
 
 def united(app: str, records: tuple[Record, ...]) -> Sources:

@@ -23,6 +23,7 @@ class Printer:
         names: The printed name of a typed function.
         function: The function that the printer is in.
         indent: The present indentation.
+        line: The line of the present statement in the application file.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class Printer:
         self.names: dict[Hashable, str] = {}
         self.function: Function | None = None
         self.indent = 0
+        self.line = 0
 
     def add(self, text: str, line: int = 0) -> None:
         """Add one line of source."""
@@ -77,7 +79,7 @@ class Printer:
             self.block(node.args[1] if node.args[0].data else node.args[2])
             self.indent += 1
             return
-        self.add(f"if {self.expression(node.args[0])}:", node.line)
+        self.add(f"if {self.condition(node.args[0])}:", node.line)
         self.block(node.args[1])
         if node.args[2]:
             self.add("else:")
@@ -85,17 +87,18 @@ class Printer:
 
     def s_while(self, node: Node) -> None:
         """Add a `while` loop."""
-        self.add(f"while {self.expression(node.args[0])}:", node.line)
+        self.add(f"while {self.condition(node.args[0])}:", node.line)
         self.block(node.args[1])
 
     def s_for(self, node: Node) -> None:
         """Add a `for` loop over a range."""
         assert self.function is not None
         bounds = ", ".join(self.expression(b) for b in node.args[0])
+        numbers = self.decided(node, f"range({bounds})")
         if self.function.variables[node.data] == INT:
-            self.add(f"for {node.data} in range({bounds}):", node.line)
+            self.add(f"for {node.data} in {numbers}:", node.line)
         else:
-            self.add(f"for _i in range({bounds}):", node.line)
+            self.add(f"for _i in {numbers}:", node.line)
             self.indent += 1
             self.add(f"{node.data} = {self.convert('_i', INT, self.function.variables[node.data])}", node.line)
             self.indent -= 1
@@ -110,6 +113,15 @@ class Printer:
     def expression(self, node: Node) -> str:
         """Return the source of an expression."""
         return getattr(self, f"e_{node.op}")(node)
+
+    def condition(self, node: Node) -> str:
+        """Return the source of a condition; the parts of an `and` or `or` are conditions of their own."""
+        value = self.expression(node)
+        return value if node.op in ("all", "any", "const") else self.decided(node, value)
+
+    def decided(self, node: Node, value: str) -> str:
+        """Return the source of what decides which branch runs. A subclass may observe it."""
+        return value
 
     def operands(self, node: Node) -> list[str]:
         """Return the source of every operand."""
@@ -162,12 +174,12 @@ class Printer:
             kept.append(part)
             if known and bool(part.data) == deciding:
                 break
-        return f"({sign.join(self.expression(k) for k in kept)})"
+        return f"({sign.join(self.condition(k) for k in kept)})"
 
     def e_ifexp(self, node: Node) -> str:
         """Return a conditional expression."""
-        condition, one, other = self.operands(node)
-        return f"({one} if {condition} else {other})"
+        condition, one, other = node.args
+        return f"({self.expression(one)} if {self.condition(condition)} else {self.expression(other)})"
 
     def e_compare(self, node: Node) -> str:
         """Return a comparison."""

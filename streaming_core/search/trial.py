@@ -163,7 +163,8 @@ def loop(case: Case, expected: Expected, folder: Path) -> Outcome:
 def properties(case: Case, expected: Expected, names: Sequence[str] = ()) -> Iterator[Outcome]:
     """The properties that the application breaks on these events; of all, or of those with these names."""
     if expected.failure is None:
-        yield from scenario.broken(case.app, case.params, case.events, names)
+        for name, reason in scenario.broken(case.app, case.params, case.events, names):
+            yield Outcome(Symptom("property", name), reason)
 
 
 def accepted(app: App, params: dict[str, Any], events: pa.Table, keep: int = 0) -> pa.Table:

@@ -30,7 +30,7 @@ class Source(Printer):
         if function not in self.names:
             name = f"_f{next(self.counter)}_{function.name}"
             self.names[function] = name
-            outer = self.lines, self.function, self.indent
+            outer = self.lines, self.function, self.indent, self.line
             self.lines, self.function, self.indent = [], function, 0
             self.add(f"def {name}({', '.join(n for n, _ in function.parameters)}):", function.line)
             self.indent = 1
@@ -47,7 +47,7 @@ class Source(Printer):
                 if hasattr(node, "lineno"):
                     node.lineno = node.end_lineno = places[node.lineno - 1] or function.line
                     node.col_offset = node.end_col_offset = 0
-            self.lines, self.function, self.indent = outer
+            self.lines, self.function, self.indent, self.line = outer
             exec(compile(tree, function.file, "exec"), self.namespace)
             self.files.add(function.file)
         return self.namespace[self.names[function]]
@@ -100,7 +100,8 @@ class Source(Printer):
     def s_split(self, node: Node) -> None:
         """Add a loop over the parts of a text."""
         text, *separator = (self.expression(one) for one in node.args[0])
-        self.add(f"for {node.data} in {text}.split({', '.join(separator)}):", node.line)
+        parts = self.decided(node, f"{text}.split({', '.join(separator)})")
+        self.add(f"for {node.data} in {parts}:", node.line)
         self.block(node.args[1])
 
     def s_append(self, node: Node) -> None:

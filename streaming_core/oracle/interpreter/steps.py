@@ -13,9 +13,8 @@ from streaming_core.language.application import Table
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import NAN, Text
 from streaming_core.language.typed import Program
-from streaming_core.oracle.interpreter import arithmetic
+from streaming_core.oracle.interpreter import arithmetic, branches
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
-from streaming_core.oracle.interpreter.source import Source
 
 
 @dataclass
@@ -51,7 +50,7 @@ class Step:
             "_set_item": arithmetic.set_item, "_nan": NAN, "_inf": math.inf, "_float": float, "_bool": bool,
             "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip
-        self.printer = Source(shared.program, self.namespace, is_last)
+        self.printer = branches.source(shared.program, self.namespace, is_last)
 
     def compiled(self, role: str) -> Callable:
         """Return the operator's function of this role."""

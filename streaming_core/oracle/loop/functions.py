@@ -127,7 +127,7 @@ class Functions(Printer):
         key = (function, self.emitter, suffix)
         if key not in self.names:
             name = self.names[key] = f"_f{len(self.names)}_{function.name}"
-            outer = self.lines, self.function, self.indent, getattr(self, "line", 0)
+            outer = self.lines, self.function, self.indent, self.line
             self.lines, self.function, self.indent = [], function, 0
             self.add("@_compiled")
             self.add(f"def {name}({', '.join(['_ctx', *(n for n, _ in function.parameters)])}):")
