@@ -58,7 +58,7 @@ def find(
     if folder is not None:
         if name is not None or data:
             raise BadInput("--case has application and events: give neither APP nor --data")
-        return text.replay(folder, console, as_json)
+        return text.replay(folder, console, as_json, beside)
     if name is None:
         raise BadInput("name an application, or a case with --case; `streaming-core apps` lists the applications")
     app, home, progress = registry.load(name), checkout.home(), Console(stderr=True, highlight=False)

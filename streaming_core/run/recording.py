@@ -79,7 +79,7 @@ def record(
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
-        way = _of(spec, {"sink", *(o.name for o in part.operators)})
+        way = within(spec, {"sink", *(o.name for o in part.operators)})
         blocks = Blocks(replace(source, app=part), compiled, block_size(way), keep=0)
         sample, _, _ = one_pass.run(
             way,
@@ -93,8 +93,12 @@ def record(
     return _write(source, operator, part, Path(out), by, write)
 
 
-def _of(spec: RunSpec, names: set[str]) -> RunSpec:
-    """The spec with only these operators in its plan and its schedule: the runtime does not know the others."""
+def within(spec: RunSpec, names: set[str]) -> RunSpec:
+    """The spec with only these operators in its plan and its schedule: the runtime does not know the others.
+
+    Raises:
+        BadInput: The plan is not known before the run.
+    """
     if not isinstance(spec, Pinned):
         return spec
     if spec.needs_plan:

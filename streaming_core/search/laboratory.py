@@ -78,15 +78,11 @@ class Examination:
 class Laboratory:
     """A process that examines cases of applications, one at a time. It is a context."""
 
-    def __init__(self, modules: Sequence[str] = ()):
-        """Start the process.
-
-        Args:
-            modules: Modules of applications outside the package.
-        """
+    def __init__(self) -> None:
+        """Start the process."""
         place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="lockstep-find-", dir=place))
-        command = [sys.executable, "-m", __name__, *modules]
+        command = [sys.executable, "-m", __name__, *registry.elsewhere()]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._server = process.start(command, dies_by=signal.SIGKILL, **pipes)
 
@@ -309,9 +305,10 @@ if __name__ == "__main__":
     import streaming_core.run.engine
     import streaming_core.run.planning
     import streaming_core.search.trial  # noqa: F401
+    from streaming_core.data.arrow import from_bytes
     from streaming_core.data.digest import digest_table
 
-    digest_table(pyarrow.table({"text": [b""]}))  # imports numba
+    digest_table(pyarrow.Table.from_arrays([from_bytes([b""])], ["text"]))  # imports numba
     pyarrow.set_cpu_count(1)
     for module in sys.argv[1:]:
         registry.add(module)

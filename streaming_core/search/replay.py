@@ -8,22 +8,27 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.comparison import Difference
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App
 from streaming_core.run.comparison import compare, diff
 from streaming_core.run.way import ParamValue, RunSpec
 from streaming_core.search.case import Case, Kind, Symptom
 from streaming_core.search.laboratory import LOOP, PROPERTIES, Laboratory, Verdict
 
+# The invariants that the results in these folders break, for each folder. A folder has `workload` and `oracle`.
+Invariants = Callable[[Sequence[tuple[Case, Path]]], list[list[str]]]
+# Makes such a function for an application, for a while.
+Beside = Callable[[App], AbstractContextManager[Invariants | None]]
 _DOUBT = 0.001  # chance that a fault stays hidden in all trials
 _MOST, _FEWEST = 400, 3  # trials: a rate of 1 was measured on few of them
 RUN = "run-0"  # the folder of the only run of an examination
@@ -57,7 +62,9 @@ def trials(case: Case) -> int:
     return min(_MOST, max(_FEWEST, math.ceil(math.log(_DOUBT) / math.log1p(-case.rate))))
 
 
-def replay(case: Case, laboratory: Laboratory, keep: Path, part: str | None = None) -> Replay:
+def replay(
+    case: Case, laboratory: Laboratory, keep: Path, part: str | None = None, invariants: Invariants | None = None
+) -> Replay:
     """Try a case until it goes wrong as it says, as often as its rate demands.
 
     Args:
@@ -65,6 +72,7 @@ def replay(case: Case, laboratory: Laboratory, keep: Path, part: str | None = No
         laboratory: Makes the trials.
         keep: A new folder that gets `workload`, `oracle` and the result of the last trial.
         part: An operator behind which the pipeline ends; None: the whole pipeline.
+        invariants: Checks the declared invariants; a case that breaks one needs it.
 
     Returns:
         The trial that showed the symptom of the case; else the last one that showed another symptom.
@@ -84,6 +92,10 @@ def replay(case: Case, laboratory: Laboratory, keep: Path, part: str | None = No
             outcome = _seen(verdict, number, keep)
             if case.symptom in (None, outcome.symptom):
                 return outcome
+        if case.symptom is not None and case.symptom.kind == "invariant" and invariants is not None:
+            [names] = invariants([(case, keep)])
+            if case.symptom.name in names:
+                return Replay(case.symptom, case.symptom.sentence, number)
     return outcome
 
 
@@ -92,6 +104,8 @@ def _requests(case: Case) -> tuple[Sequence[RunSpec], Sequence[str]]:
     match case.symptom:
         case Symptom("oracle"):
             return (), (LOOP,)
+        case Symptom("invariant"):
+            return (), ()
         case Symptom("property", name):
             return (), (f"{PROPERTIES}:{name}",)
     return (case.spec,), ()
@@ -118,6 +132,7 @@ def assert_sound(
     params: dict[str, ParamValue] | None = None,
     symptom: tuple[Kind, str] = ("result", ""),
     rate: float = 1.0,
+    invariants: Beside | None = None,
 ) -> None:
     """Assert that an application handles these events as its oracle does.
 
@@ -128,14 +143,18 @@ def assert_sound(
         params: The parameters that differ from their defaults.
         symptom: The kind and the name of the symptom that the events once showed.
         rate: The share of trials that showed it; a low one needs more trials.
+        invariants: Makes the function that checks invariants (jobs/invariants.py).
 
     Raises:
         AssertionError: The application is not sound. The message has the first differing rows.
     """
     spec = RunSpec.parse({"app": app, "params": params or {}, **way})
     case = Case(spec, numbered(spec, events), Symptom(*symptom), rate)
-    with Laboratory(registry.elsewhere()) as laboratory, tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
-        outcome = replay(case, laboratory, Path(folder) / "trial")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-find-")))
+        laboratory = stack.enter_context(Laboratory())
+        broken = stack.enter_context(invariants(case.app)) if invariants else None
+        outcome = replay(case, laboratory, folder / "trial", invariants=broken)
     if outcome.symptom is not None:
         lines = [outcome.symptom.sentence, outcome.reason]
         lines += [f"  {line}" for difference in outcome.differences for line in difference.lines()]
