@@ -7,6 +7,8 @@ mod error;
 
 mod interruption;
 
+mod planted;
+
 mod threads;
 
 mod rows;

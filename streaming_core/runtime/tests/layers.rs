@@ -11,6 +11,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 const LAYERS: &[&str] = &[
     "error",
     "interruption",
+    "planted",
     "threads",
     "rows",
     "memory",

@@ -16,6 +16,7 @@ use crate::executor::Executor;
 use crate::interruption;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
+use crate::planted::{self, Fault};
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::program::registry::find;
@@ -237,7 +238,7 @@ impl Batches {
                 })
             }
         };
-        if self.ordered {
+        if self.ordered && !planted::has(Fault::LostTurn) {
             self.in_turn(self.turns.len() - 1, number, job, &mut wait, deliver)??
         } else {
             let _held = lock(&self.delivering);

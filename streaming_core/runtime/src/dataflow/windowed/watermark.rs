@@ -5,6 +5,7 @@
 //!
 //! Times are in units of `ts`.
 
+use crate::planted::{self, Fault};
 use crate::state::windows::{Bounds, Recent};
 
 /// Of a stream without a row, and of a watermark that leaves everything open.
@@ -38,7 +39,8 @@ impl Watermark {
             return self.open;
         }
         let low = if self.marks.len() == 1 { Some(ts) } else { self.low(stream, ts, bounds.idle) };
-        low.map_or(self.open, |low| bounds.first_beyond(low - bounds.delay, recent).max(self.open))
+        let early = i64::from(planted::has(Fault::EarlyExpiry));
+        low.map_or(self.open, |low| bounds.first_beyond(low - bounds.delay + early, recent).max(self.open))
     }
 
     /// The lowest mark that counts, with a row of `stream` at `ts`, which raises its mark.

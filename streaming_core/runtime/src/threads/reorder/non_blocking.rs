@@ -4,6 +4,7 @@
 //! Cost: one store and two read-modify-writes a batch. `dataflow/pooled/README.md`, "Reorder buffers", has the proof.
 //! Source: Prasaad et al., the non-blocking reorder buffer for the outputs of concurrent workers.
 
+use crate::planted::{self, Fault};
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
@@ -19,8 +20,7 @@ pub struct NonBlocking {
     /// `next << 1 | busy`. A thread that wants to release sets BUSY. The first one owns `next` until it clears BUSY.
     turn: CachePadded<AtomicU64>,
     mask: u64,
-    /// How far ahead the release looks: 0, except in a broken buffer for tests, which releases what is complete.
-    #[cfg(test)]
+    /// Whether it releases what is complete at once: only in tests, and with a planted fault.
     broken: bool,
 }
 
@@ -32,8 +32,7 @@ impl NonBlocking {
             stamps: (0..window).map(|_| AtomicU64::new(0)).collect(),
             turn: CachePadded::new(AtomicU64::new(0)),
             mask: window as u64 - 1,
-            #[cfg(test)]
-            broken: false,
+            broken: planted::has(Fault::UnorderedRelease),
         }
     }
 
@@ -91,7 +90,7 @@ impl NonBlocking {
         self.stamps[(serial & self.mask) as usize].load(Ordering::Acquire) == serial + 1
     }
 
-    #[cfg(test)]
+    #[cold]
     fn release_at_once(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
         // ORDERING: AcqRel, as in `release`; this variant only fails to wait for predecessors.
         while self.turn.fetch_or(BUSY, Ordering::AcqRel) & BUSY != 0 {
@@ -114,8 +113,7 @@ impl ReorderBuffer for NonBlocking {
     /// If another thread is releasing, returns at once: that thread releases this serial too.
     #[inline]
     fn complete_and_release(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
-        #[cfg(test)]
-        if self.broken {
+        if cfg!(any(test, feature = "planted")) && self.broken {
             return self.release_at_once(serial, deliver);
         }
         self.complete(serial);

@@ -8,6 +8,7 @@ use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::taken::MOST;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::output::digest::Digest;
+use crate::planted::{self, Fault};
 use crate::threads::sync::Arc;
 
 /// An outlet as one gate sees it, with the reader's place in it.
@@ -40,6 +41,7 @@ pub struct Source {
 
 impl Source {
     pub fn new(outlet: usize, reader: usize, stream: u64, hashes: Option<usize>) -> Self {
+        let stream = if planted::has(Fault::StreamTie) { u64::from(stream == 0) } else { stream };
         Self {
             outlet,
             reader,

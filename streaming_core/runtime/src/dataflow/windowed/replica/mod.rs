@@ -27,6 +27,7 @@ use crate::dataflow::windowed::replica::met::Met;
 use crate::dataflow::windowed::watermark::{NONE, Watermark};
 use crate::error::RunError;
 use crate::memory::fallible::boxed;
+use crate::planted::{self, Fault};
 use crate::program::kernel::{EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::rows::view::Rows;
@@ -278,6 +279,7 @@ impl Replica {
         self.let_go();
         for cell in 0..CELLS {
             let gained = self.owns[cell] && old.owner(cell) != self.number;
+            let gained = gained && !(planted::has(Fault::LostHandover) && !self.owns[cell + 1..].contains(&true));
             #[cfg(test)]
             let gained = gained && !self.faults.forgets;
             if gained {
@@ -488,7 +490,7 @@ impl Replica {
         let last = bounds.last_of(meeting.ts, &mut self.recent[2]);
         if first > last {
             // Of all replicas that see it the one counts it that owns the first cell.
-            self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
+            self.late += u64::from(meeting.counted.unwrap_or(self.owns[0] || planted::has(Fault::LateTwice)));
             return Ok(true);
         }
         if meeting.failure.is_some() {

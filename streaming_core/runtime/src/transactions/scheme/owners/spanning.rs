@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::error::RunError;
+use crate::planted::{self, Fault};
 use crate::program::kernel::{Access, ApplyContext, decision, kind};
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
@@ -67,7 +68,8 @@ impl Desk {
     fn free(&self, events: &[u32], places: &[u32]) -> usize {
         let is_busy = |&event: &u32| {
             let place = places[event as usize];
-            self.busy.meet(place & 0xFFFF, place >> 16)
+            let high = if planted::has(Fault::OvertakenWrite) { place & 0xFFFF } else { place >> 16 };
+            self.busy.meet(place & 0xFFFF, high)
         };
         events.iter().position(is_busy).unwrap_or(events.len())
     }
@@ -288,7 +290,7 @@ impl Share<'_> {
         let mut has_failed = part.fates[number].decision & decision::FAILED != 0;
         for access in foreign() {
             let Some((failed, _)) = note(access) else { return Ok(false) };
-            has_failed |= failed;
+            has_failed |= failed && !planted::has(Fault::LostAbort);
         }
         if has_failed {
             part.fates[number].decision |= decision::FAILURE;
