@@ -31,14 +31,13 @@ from streaming_core.search.corpus import Corpus
 from streaming_core.search.draws import Input
 from streaming_core.search.find import Find
 from streaming_core.search.laboratory import LOOP, PROPERTIES, Examination, Laboratory
+from streaming_core.search.replay import Invariants
 
 INPUTS, WAYS = 8, 5  # of a round; of an input
 MOST_SHRINKING = 120.0  # seconds
 LEAST_SHRINKING = 30.0  # seconds, even if the time is over
+_PATIENCE = 10.0  # seconds that a search waits at its end for the last invariants
 _POLL = 0.2  # seconds between two looks for a signal
-
-# The invariants that the results in these folders break, for each folder. A folder has `workload` and `oracle`.
-Invariants = Callable[[Sequence[tuple[Case, Path]]], list[list[str]]]
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Report:
         runs: The number of runs.
         reached: The number of branches that any search reached.
         branches: The number of branches that the operators have.
-        unreached: The places of the others, as `file:line`.
+        unreached: The others, by line.
         seconds: The duration.
         finds: What was found: earlier finds that still show, and at most one new.
     """
@@ -116,8 +115,9 @@ class Search:
         self._end = self._began + seconds
         self.report = Report(name, seed)
         self._known: list[Symptom] = []
-        self._seen: set[tuple[Any, ...]] = set()  # parameters whose compiled loop was compared
-        self._of_invariants = 0.0  # seconds
+        self._news = False  # whether there is a find that is new
+        self._seen: set[str] = set()  # parameters whose compiled loop was compared
+        self._checking: tuple[list[Case], Future] | None = None  # cases whose invariants Spark checks
         self._inputs = self._corpus.inputs()
         self._branches = set(self._corpus.ledger.branches)
 
@@ -129,19 +129,21 @@ class Search:
             self._free: queue.Queue[Laboratory] = queue.Queue()
             for one in self._laboratories:
                 self._free.put(one)
-            self._pool = stack.enter_context(_pool(count))
+            self._pool, self._beside = stack.enter_context(_pool(count)), stack.enter_context(_pool(1))
             self._try_known()
             while self._clock() < self._end and not self._round():
                 pass
+            if not self._news and self._checking is not None and wait([self._checking[1]], _PATIENCE).done:
+                self._take(self._invariant_cases())
         self._tell()
         return self.report
 
     def _tell(self) -> None:
-        report, every = self.report, scenario.branches(self.app, self.app.bind())
+        report, branches = self.report, scenario.branches(self.app, self.app.bind())
+        branches.reached = self._branches & branches.known.keys()
         report.seconds = self._clock() - self._began
-        report.reached = len(self._branches & every.keys())
-        report.branches = len(every)
-        report.unreached = [place for number, place in every.items() if number not in self._branches]
+        report.reached, report.branches = len(branches.reached), len(branches.known)
+        report.unreached = [str(branch) for branch in branches.unreached]
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -168,8 +170,10 @@ class Search:
         self.report.runs += runs
         suspects += self._by_invariants([one for one, _ in todo])
         self._corpus.end(seed, number, len(inputs), runs, reached)
+        self._tell()
         self._say(self.report.sentence)
-        return any(self._take(case) for case in suspects[:1])
+        self._take(suspects)
+        return self._news
 
     def _ways(self, one: Input, r: random.Random) -> list[RunSpec]:
         return ways.ways(self.app, self.app.bind(one.params), one.events.num_rows, r, WAYS)
@@ -185,8 +189,8 @@ class Search:
         futures = []
         for one, specs in todo:
             checks = [PROPERTIES] if self.app.properties else []
-            if (params := tuple(sorted(one.params.items()))) not in self._seen:
-                self._seen.add(params)
+            if (params := repr(sorted(one.params.items()))) not in self._seen and self.report.inputs:
+                self._seen.add(params)  # numba takes seconds to compile the loop, so not in the first round
                 checks.append(LOOP)
             futures.append(self._pool.submit(self._examine, self._case(one), specs, checks))
         for future in futures:
@@ -212,17 +216,23 @@ class Search:
         return [case for case in cases if case.symptom not in self._known]
 
     def _by_invariants(self, inputs: Sequence[Input]) -> list[Case]:
-        """Check the invariants on usual inputs of a round, within a third of the time."""
-        usual = [one for one in inputs if one.is_usual and one.events.num_rows]
-        spent = self._clock() - self._began
-        if self._invariants is None or not usual or self._of_invariants > spent / 3:
+        """The cases of earlier rounds that break an invariant. Spark then checks usual inputs of this round, beside."""
+        if self._invariants is None or (self._checking is not None and not self._checking[1].done()):
             return []
-        began, cases = self._clock(), [self._case(one) for one in usual]
-        broken = self._broken(cases)
-        self._of_invariants += self._clock() - began
+        cases = self._invariant_cases()
+        usual = [self._case(one) for one in inputs if one.is_usual and one.events.num_rows]
+        if usual:
+            self._checking = usual, self._beside.submit(self._broken, usual)
+        return cases
+
+    def _invariant_cases(self) -> list[Case]:
+        """The cases that Spark has checked and that break an invariant."""
+        if self._checking is None:
+            return []
+        (cases, broken), self._checking = self._checking, None
         return [
             case.changed(symptom=symptom)
-            for case, names in zip(cases, broken, strict=True)
+            for case, names in zip(cases, _result(broken), strict=True)
             for name in names
             if (symptom := Symptom("invariant", name)) not in self._known
         ]
@@ -241,7 +251,11 @@ class Search:
 
     def _computed(self, case: Case, folder: Path) -> bool:
         """Compute the oracle's result into a folder; returns whether it has one."""
-        examination = self._laboratories[0].examine(case, (), keep=folder)
+        laboratory = self._free.get()
+        try:
+            examination = laboratory.examine(case, (), keep=folder)
+        finally:
+            self._free.put(laboratory)
         return examination.refused is None and not examination.failure and not examination.of_oracle
 
     # --- finds -------------------------------------------------------------------------------------------------------
@@ -261,8 +275,11 @@ class Search:
     def _judge(self, case: Case) -> shrinking.Judge:
         return shrinking.Judge(self._laboratories[0], case, self._broken if self._invariants else None)
 
-    def _take(self, case: Case) -> bool:
-        """Shrink a case that goes wrong and write its find; returns True."""
+    def _take(self, suspects: Sequence[Case]) -> None:
+        """Shrink the first of the cases that go wrong, and write its find."""
+        if not suspects:
+            return
+        case, self._news = suspects[0], True
         assert case.symptom is not None
         self._say(f"found: {case.symptom.sentence}; making it smaller")
         began = self._clock()
@@ -270,8 +287,7 @@ class Search:
         judge = self._judge(case)
         small = shrinking.shrink(case, judge, left, self._say)
         about = {"seconds": began - self._began, "shrinking": self._clock() - began, "seed": self.report.seed}
-        self.report.finds.append(find.write(small, self._laboratories[0], self._finds, about))
-        return True
+        self.report.finds.append(find.write(small, self._laboratories[0], self._finds, about, self._invariants))
 
 
 def search(name: str, corpus: Path, finds: Path | None, seconds: float, **options: Any) -> Report:
