@@ -31,6 +31,7 @@ FLOORS = (
     "streaming_core.cluster",
     "streaming_core.regression",
     "streaming_core.importing",
+    "streaming_core.search",
     "streaming_core.bench",
     "streaming_core.cli",
     "jobs",

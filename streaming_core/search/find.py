@@ -234,7 +234,7 @@ def _place(case: Case, operator: str | None) -> str | None:
     if symptom.kind in ("property", "invariant"):
         lines = Path(app.file).read_text().splitlines()
         number = next((number for number, line in enumerate(lines, 1) if symptom.name in line), None)
-        return number and f"{Path(app.file).name}:{number}"
+        return f"{Path(app.file).name}:{number}" if number else None
     return None
 
 

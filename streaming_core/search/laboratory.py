@@ -261,7 +261,7 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
     """Make the trials of a request; yields a line before and after each."""
     from streaming_core.search import trial
 
-    def said(name: str, outcome: trial.Outcome, began: float) -> dict[str, Any]:
+    def line_of(name: str, outcome: trial.Outcome, began: float) -> dict[str, Any]:
         symptom = outcome.symptom and dataclasses.asdict(outcome.symptom)
         return {"verdict": [symptom, outcome.reason, time.perf_counter() - began], "of": name}
 
@@ -277,15 +277,15 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
             began = time.perf_counter()
             name = check.partition(":")[2]
             if check == LOOP:
-                yield said(check, trial.loop(case, expected, root / "loop"), began)
+                yield line_of(check, trial.loop(case, expected, root / "loop"), began)
             else:
                 for outcome in trial.properties(case, expected, [name] if name else ()):
-                    yield said(check, outcome, began)
+                    yield line_of(check, outcome, began)
             yield {"done": check}
         for number, fields in enumerate(request["specs"], request["first"]):
             yield {"begin": "run"}
             began, out = time.perf_counter(), root / f"run-{number}"
-            yield said("run", trial.run(RunSpec.parse(fields), case.app, expected, out), began)
+            yield line_of("run", trial.run(RunSpec.parse(fields), case.app, expected, out), began)
             if request["keep"] is None:
                 shutil.rmtree(out, ignore_errors=True)
             yield {"done": "run"}
@@ -300,7 +300,6 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
 if __name__ == "__main__":
     import pyarrow
 
-    import streaming_core._runtime
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning

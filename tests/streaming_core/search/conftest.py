@@ -31,7 +31,7 @@ def laboratory(tally):
 
 
 @pytest.fixture(scope="session")
-def found(tally, laboratory, tmp_path_factory):
+def tally_find(tally, laboratory, tmp_path_factory):
     """The find of the fault."""
     about = {"seconds": 2.5, "shrinking": 1.5, "seed": 7}
     return find.write(tally, laboratory, tmp_path_factory.mktemp("finds"), about)

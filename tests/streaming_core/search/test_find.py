@@ -17,38 +17,38 @@ from streaming_core.search.find import Find, way_of, way_text
 from streaming_core.search.replay import numbered, trials
 
 
-def run_test(found):
-    spec = importlib.util.spec_from_file_location(found.test.stem, found.test)
+def run_test(tally_find):
+    spec = importlib.util.spec_from_file_location(tally_find.test.stem, tally_find.test)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    getattr(module, found.test.stem)()
+    getattr(module, tally_find.test.stem)()
 
 
-def test_find_names_operator_event_and_rows(found):
-    assert found.sentence == "tally, 5 events on 2 threads: the result differs from the oracle's: outputs"
-    assert (found.operator, found.place, found.event) == ("add", "tally.py:44", 4)
-    [row] = found.differences
+def test_find_names_operator_event_and_rows(tally_find):
+    assert tally_find.sentence == "tally, 5 events on 2 threads: the result differs from the oracle's: outputs"
+    assert (tally_find.operator, tally_find.place, tally_find.event) == ("add", "tally.py:44", 4)
+    [row] = tally_find.differences
     assert row["expected"] == {"name": "ann", "votes": 3}
     assert row["actual"] == {"name": "ann", "votes": 4}
-    assert found.way == {"executor": "pooled", "threads": 2, "batch": 7}
-    names = {path.name for path in found.folder.iterdir()}
-    assert names == {"case.json", "events.parquet", "find.json", found.test.name, "oracle", "run", "workload"}
-    assert Find.load(found.folder) == found
-    assert find.finds(found.folder.parent) == [found]
-    assert Case.load(found.folder).digest == found.digest
+    assert tally_find.way == {"executor": "pooled", "threads": 2, "batch": 7}
+    names = {path.name for path in tally_find.folder.iterdir()}
+    assert names == {"case.json", "events.parquet", "find.json", tally_find.test.name, "oracle", "run", "workload"}
+    assert Find.load(tally_find.folder) == tally_find
+    assert find.finds(tally_find.folder.parent) == [tally_find]
+    assert Case.load(tally_find.folder).digest == tally_find.digest
 
 
-def test_test_of_a_find_fails_until_the_fault_is_mended(found, monkeypatch):
+def test_test_of_a_find_fails_until_the_fault_is_mended(tally_find, monkeypatch):
     monkeypatch.setenv("TALLY_FAULT", "1")
     with pytest.raises(AssertionError, match="votes: expected 3, got 4"):
-        run_test(found)
+        run_test(tally_find)
     monkeypatch.delenv("TALLY_FAULT")
-    run_test(found)
+    run_test(tally_find)
 
 
-def test_replay_prints_expected_beside_actual(found, tally, laboratory, monkeypatch, capsys, tmp_path):
+def test_replay_prints_expected_beside_actual(tally_find, tally, laboratory, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(text, "Laboratory", lambda: nullcontext(laboratory))
-    assert text.replay(found.folder, Console(), False, None) == 1
+    assert text.replay(tally_find.folder, Console(), False, None) == 1
     printed = capsys.readouterr().out
     assert "outputs  seq 4, sub 0  name    'ann'     'ann'" in printed
     assert "votes   3         4" in printed
@@ -58,10 +58,10 @@ def test_replay_prints_expected_beside_actual(found, tally, laboratory, monkeypa
     assert json.loads(capsys.readouterr().out)["shows"] is False
 
 
-def test_write_leaves_a_folder_of_the_same_case_alone(found, tally, laboratory):
-    before = found.test.stat().st_mtime_ns
-    find.write(tally, laboratory, found.folder.parent, {})
-    assert found.test.stat().st_mtime_ns == before
+def test_write_leaves_a_folder_of_the_same_case_alone(tally_find, tally, laboratory):
+    before = tally_find.test.stat().st_mtime_ns
+    find.write(tally, laboratory, tally_find.folder.parent, {})
+    assert tally_find.test.stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize("damage", [b"{", b"{}", b'{"symptom": {"kind": "none"}}', None])
