@@ -100,24 +100,37 @@ class Material:
         rows: The events as dicts, without `seq`.
     """
 
-    def __init__(self, app: App, params: dict[str, Any], events: int, source: Path | None = None):
+    def __init__(self, app: App, params: dict[str, Any], rows: list[Row]):
         self.app = app
         self.params = app.bind(params)
-        if source is not None:
-            table = next(workload.read(source, app, self.params).blocks(events))
-        else:
-            table = workload.generate_chunk(app, self.params, events, SEED, 0, events)
-        self.rows: list[Row] = table.drop_columns(["seq"]).to_pylist()
-        if app.streams is not None:
-            for row in self.rows:
-                row |= {name: row[name] % NEAR for name, kind in self.fields(row) if _is_number(kind)}
+        self.rows = rows
         bounds = BoundApp(app, self.params).windows.values()
-        # The longest window says how far apart events must be. Without windows, `ts` stays as it is.
+        # The longest window says how far apart events must be.
         self.advance, self.size = max(((one.advance, one.size) for one in bounds), key=max, default=(1, 0))
         self.is_session = any(one.window is not None and one.window.kind == "session" for one in app.operators)
-        if self.size and self.has_time and self.rows:
-            first, count = self.rows[0]["ts"] + self.advance // 3, len(self.rows)
-            self.rows = self.at(self.rows, (first + number * SPAN * self.size // count for number in range(count)))
+
+    @classmethod
+    def first(cls, app: App, params: dict[str, Any], events: int, source: Path | None = None) -> Material:
+        """The first events of the generator or of a user, spread so that rows meet in windows and in streams."""
+        if source is not None:
+            table = next(workload.read(source, app, app.bind(params)).blocks(events))
+        else:
+            table = workload.generate_chunk(app, params, events, SEED, 0, events)
+        return cls(app, params, table.drop_columns(["seq"]).to_pylist()).spread()
+
+    def spread(self) -> Material:
+        """The rows with small numbers, if there are several streams; with `ts` over several windows, if there are any.
+
+        Without windows, `ts` stays as it is.
+        """
+        rows = self.rows
+        if self.app.streams is not None:
+            numbers = ({name: row[name] % NEAR for name, kind in self.fields(row) if _is_number(kind)} for row in rows)
+            rows = [row | small for row, small in zip(rows, numbers, strict=True)]
+        if self.size and self.has_time and rows:
+            first, count = rows[0]["ts"] + self.advance // 3, len(rows)
+            rows = self.at(rows, (first + number * SPAN * self.size // count for number in range(count)))
+        return Material(self.app, self.params, rows)
 
     @property
     def has_time(self) -> bool:
@@ -250,9 +263,9 @@ def _bytes(material: Material) -> list[Row]:
     return _with_texts(material, BYTES, 1)
 
 
-def _with_texts(material: Material, edges: list[bytes], which: int) -> list[Row]:
+def _with_texts(material: Material, usual: list[bytes], which: int) -> list[Row]:
     def texts(row: Row, name: str) -> list[bytes]:
-        return edges + [text for source in material.rows[:3] for text in variants(source[name] or row[name])[which]]
+        return usual + [text for source in material.rows[:3] for text in variants(source[name] or row[name])[which]]
 
     return _with_values(material, Text, texts, "no texts")
 
@@ -269,10 +282,7 @@ def _numbers(material: Material) -> list[Row]:
         kind = material.app.event.fields[name]
         item = kind.item if isinstance(kind, Array) else kind
         assert isinstance(item, Scalar)
-        edges = FLOATS if item.is_float else {*INTEGERS, *item.bounds}
-        items: list[Any] = [bool(v) if item.name == "boolean" else v for v in sorted(edges, key=str) if _fits(item, v)]
-        if item.scale is not None:
-            items = [Decimal(v).scaleb(-item.scale) for v in items]
+        items = edges(item)
         if isinstance(kind, Array):
             return [one for v in items for one in ([v] * len(row[name]), [v, *row[name][1:]])]
         return items
@@ -288,8 +298,15 @@ def _is_number(kind: Any) -> bool:
     return isinstance(kind, Scalar) and kind.name != "boolean"
 
 
-def _fits(kind: Scalar, value: float) -> bool:
-    return kind.is_float or kind.bounds[0] <= value <= kind.bounds[1]
+def edges(kind: Scalar, others: Iterable[int] = ()) -> list[Any]:
+    """Values of a scalar that programs get wrong: its bounds, those of other types, and `others`, where they fit."""
+    if kind.is_float:
+        return sorted([*FLOATS, *map(float, others)], key=str)
+    low, high = kind.bounds
+    values: list[Any] = [value for value in sorted({*INTEGERS, *others, low, high}, key=str) if low <= value <= high]
+    if kind.name == "boolean":
+        return [bool(value) for value in values]
+    return values if kind.scale is None else [Decimal(value).scaleb(-kind.scale) for value in values]
 
 
 def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], list[Any]], unfit: str) -> list[Row]:
@@ -298,9 +315,9 @@ def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], li
     fields = {row.get(TAG): [n for n, kind in material.fields(row) if isinstance(kind, kinds)] for row in rows}
     if not any(fields.values()):
         raise Unfit(unfit)
-    edges = {tag: [(n, i) for n in names for i in range(len(values(rows[0], n)))] for tag, names in fields.items()}
+    places = {tag: [(n, i) for n in names for i in range(len(values(rows[0], n)))] for tag, names in fields.items()}
     used = dict.fromkeys(fields, 0)
-    size = min(MOST, max(len(rows), 2 * sum(map(len, edges.values()))))
+    size = min(MOST, max(len(rows), 2 * sum(map(len, places.values()))))
     last = rows[-1].get("ts", 0) - rows[0].get("ts", 0) + 1
     for number in range(size):
         again, at = divmod(number, len(rows))
@@ -308,8 +325,8 @@ def _with_values(material: Material, kinds: Any, values: Callable[[Row, str], li
         if "ts" in row:
             row["ts"] += again * last
         tag = row.get(TAG)
-        if number % 4 in (1, 2) and edges[tag]:  # of several streams that alternate, each has its turn
-            name, index = edges[tag][used[tag] % len(edges[tag])]
+        if number % 4 in (1, 2) and places[tag]:  # of several streams that alternate, each has its turn
+            name, index = places[tag][used[tag] % len(places[tag])]
             used[tag] += 1
             row[name] = values(row, name)[index]
         result.append(row)
@@ -364,7 +381,7 @@ def _workable(app: App, choice: dict[str, Any]) -> dict[str, Any]:
 
 def _works(app: App, params: dict[str, Any]) -> bool:
     try:
-        material = Material(app, params, TRIAL)
+        material = Material.first(app, params, TRIAL)
         return accepted(app, material.params, material.table(material.rows)).num_rows > 0
     except (BadInput, RunFailed):
         return False
@@ -426,7 +443,7 @@ def cases(app: App, names: Iterable[str] = (), source: Path | None = None) -> It
     for name in chosen:
         if name not in KINDS:
             raise BadInput(unknown("workload", name, KINDS))
-    plain = Material(app, {}, EVENTS, source)
+    plain = Material.first(app, {}, EVENTS, source)
     for name in chosen:
         try:
             yield _case(app, name, KINDS[name], plain, source)
@@ -436,7 +453,7 @@ def cases(app: App, names: Iterable[str] = (), source: Path | None = None) -> It
 
 def _case(app: App, name: str, kind: Kind, plain: Material, source: Path | None) -> Case:
     params = kind.params(app)
-    material = Material(app, params, kind.size, source) if params or kind.size != EVENTS else plain
+    material = Material.first(app, params, kind.size, source) if params or kind.size != EVENTS else plain
     rows = kind.make(material)
     events = accepted(app, material.params, material.table(rows))
     if rows and not events.num_rows:
@@ -444,27 +461,38 @@ def _case(app: App, name: str, kind: Kind, plain: Material, source: Path | None)
     return Case(name, kind.about, params, events, len(rows) - events.num_rows, kind.batch)
 
 
-def accepted(app: App, params: dict[str, Any], events: pa.Table) -> pa.Table:
+def accepted(app: App, params: dict[str, Any], events: pa.Table, keep: int = 0) -> pa.Table:
     """The events without those at which an operator fails in the oracle, numbered anew.
+
+    Args:
+        app: The application.
+        params: All its parameters.
+        events: The events.
+        keep: The number of such events that stay.
 
     Raises:
         RunFailed: An operator still fails after several rounds, or fails at the end of the stream.
     """
     for _ in range(ROUNDS):
         machine = Interpreter(app, params)
-        good, failure = [], None
-        for at in range(events.num_rows):
+        failures: list[int] = []
+        done, error = 0, None
+        while done < events.num_rows:
+            before = machine.events
             try:
-                machine.process(events.slice(at, 1))
-                good.append(at)
-            except RunFailed as error:
-                failure = error
-        if failure is None:
-            machine.finish(events.num_rows)
+                machine.process(events.slice(done))
+                done = events.num_rows
+            except RunFailed as failure:
+                done, error = done + machine.events - before + 1, failure
+                failures.append(done - 1)
+        if len(failures) <= keep:
+            if not failures:
+                machine.finish(events.num_rows)
             return events
-        events = events.take(pa.array(good, pa.int64()))
+        good = pa.array(sorted({*range(events.num_rows)}.difference(failures[keep:])), pa.int64())
+        events = events.take(good)
         events = events.set_column(0, events.schema.field(0), pa.array(range(len(good)), pa.int64()))
-    raise RunFailed(f"the oracle refuses it: {failure}")
+    raise RunFailed(f"the oracle refuses it: {error}")
 
 
 def write(app: App, case: Case, folder: Path, events: int | None = None) -> None:

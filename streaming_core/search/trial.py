@@ -10,15 +10,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from streaming_core.data.comparison import Difference
 from streaming_core.errors import RunFailed
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
-from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
 from streaming_core.run.comparison import Diff, compare, diff
 from streaming_core.run.way import RunSpec
@@ -165,32 +161,3 @@ def properties(case: Case, expected: Expected, names: Sequence[str] = ()) -> Ite
     if expected.failure is None:
         for name, reason in scenario.broken(case.app, case.params, case.events, names):
             yield Outcome(Symptom("property", name), reason)
-
-
-def accepted(app: App, params: dict[str, Any], events: pa.Table, keep: int = 0) -> pa.Table:
-    """The events without those at which an operator fails in the oracle, numbered anew.
-
-    Args:
-        app: The application.
-        params: Its parameters.
-        events: The events.
-        keep: The number of failing events that stay.
-    """
-    for _ in range(ROUNDS):
-        machine, good, failures = Interpreter(app, params), [], 0
-        for at in range(events.num_rows):
-            try:
-                machine.process(events.slice(at, 1))
-                good.append(at)
-            except RunFailed:
-                failures += 1
-                if failures <= keep:
-                    good.append(at)
-        if failures <= keep:
-            return events
-        events = events.take(pa.array(good, pa.int64()))
-        events = events.set_column(0, events.schema.field(0), pa.array(range(len(good)), events.schema.field(0).type))
-    return events.slice(0, 0)
-
-
-ROUNDS = 8  # of removing events, because state depends on those before
