@@ -67,6 +67,7 @@ OUTSIDE = {
     "great_expectations": ("expectations",),
     "streaming_core._runtime": (
         "streaming_core.run",
+        "streaming_core.search.laboratory",
         "streaming_core.cluster",
         "streaming_core.interruption",
         "streaming_core.data.rows",

@@ -227,14 +227,14 @@ def _place(case: Case, operator: str | None) -> str | None:
     """`file:line` of the operator, the property or the invariant."""
     app, symptom = case.app, case.symptom
     assert symptom is not None
+    function = app.properties.get(symptom.name)
     if operator is not None:
         function = next(iter(app.operator(operator).functions.values()), None)
-        code = getattr(inspect.unwrap(function), "__code__", None) if function else None
-        return code and f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-    if symptom.kind in ("property", "invariant"):
+    if code := getattr(inspect.unwrap(function), "__code__", None) if function else None:
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+    if symptom.kind == "invariant":
         lines = Path(app.file).read_text().splitlines()
-        number = next((number for number, line in enumerate(lines, 1) if symptom.name in line), None)
-        return f"{Path(app.file).name}:{number}" if number else None
+        return next((f"{Path(app.file).name}:{at}" for at, line in enumerate(lines, 1) if symptom.name in line), None)
     return None
 
 

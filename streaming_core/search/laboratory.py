@@ -300,6 +300,7 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
 if __name__ == "__main__":
     import pyarrow
 
+    import streaming_core._runtime
     import streaming_core.oracle.oracle
     import streaming_core.run.engine
     import streaming_core.run.planning
