@@ -37,7 +37,7 @@ from streaming_core.language.application import App
 from streaming_core.language.record import NAN, Scalar, Text
 from streaming_core.language.source import place
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.oracle.interpreter.branches import Branches, counted
+from streaming_core.oracle.interpreter.branches import counted
 
 Row = dict[str, Any]
 _SHOWN = 200  # characters of a value in a reason
@@ -161,7 +161,9 @@ class Scenario:
         """The events, with some of them again behind themselves, with a value of `field` that is new: `new_key`."""
         random = self._random(f"add_key({field})")
         key = _other(self.app.event.fields[field], {row[field] for row in self.events}, random)
-        events = [new for row in self.events for new in ((row, row | {field: key}) if random.random() < 0.5 else (row,))]
+        events = [
+            new for row in self.events for new in ((row, row | {field: key}) if random.random() < 0.5 else (row,))
+        ]
         scenario = self.run(events)
         scenario.new_key = key
         return scenario
@@ -191,7 +193,7 @@ class Scenario:
 def _other(kind: Any, known: set[Any], random: Random) -> Any:
     """Return a value of a field that is not yet there, and looks like those that are."""
     values = sorted(value for value in known if value is not None)
-    some = random.choice(values) if values else b"" if isinstance(kind, Text) else 0
+    some: Any = random.choice(values) if values else b"" if isinstance(kind, Text) else 0
     if isinstance(kind, Text):
         near: list[Any] = [b"", some[:-1], some + b"x", b"x" + some, some.swapcase()]
     elif isinstance(kind, Scalar) and not kind.is_float and kind.name != "boolean":
@@ -300,7 +302,9 @@ def _reason(error: AssertionError) -> str:
 def _statement(file: str, line: int) -> ast.stmt | None:
     """Return the assertion that covers a line of a file."""
     tree = ast.parse("".join(linecache.getlines(file)))
-    inside = (one for one in ast.walk(tree) if isinstance(one, ast.Assert) and one.lineno <= line <= (one.end_lineno or 0))
+    inside = (
+        one for one in ast.walk(tree) if isinstance(one, ast.Assert) and one.lineno <= line <= (one.end_lineno or 0)
+    )
     return next(inside, None)
 
 
@@ -344,8 +348,8 @@ def counted_branches() -> Iterator[set[int]]:
         yield branches.reached
 
 
-def branches(app: App, params: dict[str, Any]) -> Branches:
-    """Return all branches of an application; none of them is reached."""
+def branches(app: App, params: dict[str, Any]) -> dict[int, str]:
+    """Return all branches of an application by number, each as a line with its place, sorted by place."""
     with counted() as result:
         Interpreter(app, params)
-    return result
+    return {number: str(one) for number, one in sorted(result.known.items(), key=lambda item: item[1].place)}

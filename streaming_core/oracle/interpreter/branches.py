@@ -1,7 +1,7 @@
 """The branches of operators: those that exist, and those that interpreters reach.
 
-A branch is one outcome of a condition: of an `if` (with or without `else`), a `while`, a conditional expression, or a
-part of an `and` or `or`. A `for` loop has two as well: its body runs, or it does not run at all. A comparison such as
+A branch is one outcome of a condition: of an `if` (with or without `else`), of a `while`, of a conditional expression.
+So is each outcome of a part of an `and` or `or`. A `for` loop has two as well: its body runs, or it does not run at all. A comparison such as
 `<` has a branch of its own for equal values, because many faults show only there.
 
 Interpreters count only if they are made inside `counted`. The source of all others has no trace of it.
@@ -42,6 +42,11 @@ class Branch:
     line: int
     outcome: str
 
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Where the branch stands, for sorting."""
+        return self.file, self.line, self.outcome
+
     def __str__(self) -> str:
         """The branch in one line: file, line, function and outcome."""
         return f"{Path(self.file).name}:{self.line} ({self.function}): {self.outcome}"
@@ -58,12 +63,6 @@ class Branches:
 
     known: dict[int, Branch] = field(default_factory=dict)
     reached: set[int] = field(default_factory=set)
-
-    @property
-    def unreached(self) -> list[Branch]:
-        """The branches that no event has reached, by line."""
-        missing = (branch for number, branch in self.known.items() if number not in self.reached)
-        return sorted(missing, key=lambda one: (one.file, one.line, one.outcome))
 
     def side(self, numbers: tuple[int, int], value: Any) -> Any:
         """Count the outcome of a condition or of a loop; returns the value."""
