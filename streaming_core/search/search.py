@@ -120,6 +120,7 @@ class Search:
         self._checking: tuple[list[Case], Future] | None = None  # cases whose invariants Spark checks
         self._inputs = self._corpus.inputs()
         self._branches = set(self._corpus.ledger.branches)
+        self._every = scenario.branches(self.app, self.app.bind())
 
     def run(self) -> Report:
         """Search until the time is over, or something new shows."""
@@ -139,11 +140,11 @@ class Search:
         return self.report
 
     def _tell(self) -> None:
-        report, branches = self.report, scenario.branches(self.app, self.app.bind())
-        branches.reached = self._branches & branches.known.keys()
+        report = self.report
         report.seconds = self._clock() - self._began
-        report.reached, report.branches = len(branches.reached), len(branches.known)
-        report.unreached = [str(branch) for branch in branches.unreached]
+        report.unreached = [place for number, place in self._every.items() if number not in self._branches]
+        report.branches = len(self._every)
+        report.reached = report.branches - len(report.unreached)
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
