@@ -1,8 +1,8 @@
 """The branches of operators: those that exist, and those that interpreters reach.
 
 A branch is one outcome of a condition: of an `if` (with or without `else`), of a `while`, of a conditional expression.
-So is each outcome of a part of an `and` or `or`. A `for` loop has two as well: its body runs, or it does not run at all. A comparison such as
-`<` has a branch of its own for equal values, because many faults show only there.
+So is each outcome of a part of an `and` or `or`. A `for` loop has two as well: its body runs, or it does not run at
+all. A comparison such as `<` has a branch of its own for equal values, because many faults show only there.
 
 Interpreters count only if they are made inside `counted`. The source of all others has no trace of it.
 """
