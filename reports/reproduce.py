@@ -69,6 +69,7 @@ def _options(spec: RunSpec, plan_in_report: dict[str, Any] | None) -> tuple[list
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
     usual = RunSpec.model_fields
     options += ["--checkpoint", spec.checkpoint] if spec.checkpoint != usual["checkpoint"].default else []
+    options += ["--faults", spec.faults] if spec.faults else []
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
     options += ["--seconds", spec.seconds] if spec.seconds != usual["seconds"].default else []
     # A search may find another plan on another machine, so the commands name the plan of this run.

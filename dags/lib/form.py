@@ -41,6 +41,7 @@ SECTIONS = {
     "rate": "Measuring",
     "hosts": "Where",
     "checkpoint": "Where",
+    "faults": "Where",
     "placement": "Where",
     "gate_minutes": "Speed gate",
     "gate_against": "Speed gate",

@@ -3,7 +3,7 @@
   {{ return([
     'executor', 'scheme', 'pool', 'stealing', 'heuristic', 'queue', 'reorder', 'partitioning', 'partitions', 'slice',
     'throughput_window', 'channel', 'plan', 'linger', 'schedule', 'controller', 'thresholds', 'parallelism',
-    'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle', 'checkpoint',
+    'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle', 'checkpoint', 'faults',
   ]) }}
 {% endmacro %}
 

@@ -25,7 +25,7 @@ from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.report import LOG, Threads
+from streaming_core.run.report import LOG, InjectedFault, Threads
 from streaming_core.storage import left_json
 
 LOG_LINES = 12  # of a failed cell's log
@@ -231,9 +231,16 @@ def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
         ("batch", f"{spec.batch} events"),
         ("punctuation interval", f"{spec.punctuation} events"),
         ("checkpoint interval", spec.checkpoint if spec.interval.seconds else f"{spec.checkpoint} events"),
+        ("faults injected", _faults(report)),
         ("waiting threads", spec.idle),
         ("pinned to cores", "yes" if spec.pin else "no"),
     ]
+
+
+def _faults(report: dict[str, Any]) -> str:
+    """The faults that the run injected, such as `kill@100`; empty without any."""
+    faults = [InjectedFault(**fault) for fault in report.get("faults", [])]
+    return ", ".join(f"{one.kind}@{one.at}" for one in faults)
 
 
 def _threads(report: dict[str, Any]) -> str:

@@ -130,7 +130,7 @@ def _help(name: str, field: FieldInfo, values: tuple[str, ...]) -> Iterator[str 
         yield f"{limits[0].upper()}{limits[1:]}."
     if note := NOTES.get(name):
         yield note
-    elif isinstance(field.default, str | int | float) and not isinstance(field.default, bool):
+    elif isinstance(field.default, str | int | float) and not isinstance(field.default, bool) and field.default != "":
         yield f"Default: {field.default}."
 
 

@@ -40,6 +40,7 @@ CHUNK = 250_000  # events in a part
 _SLICE = 1 << 15  # events of one call of a generator, so that its data stays in the cache
 _AGAIN = 100  # events of a slice that the generator makes a second time
 T = TypeVar("T")
+Room = Callable[[int], int | None]  # after so many rows, the most rows of the next block; None: any number
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "repeatable",
     "digest",
@@ -530,7 +531,7 @@ class Source:
         read: tuple[int, int],
         rows_per_block: int,
         decode: Callable[[pa.Table], tuple[T, int]],
-        cut: int | None = None,
+        room: Room = lambda _: None,
         reading: Callable[[Iterable[pa.Table]], Iterable[pa.Table]] = iter,
     ) -> Iterator[tuple[T, tuple[int, int]]]:
         """Return the rows after those that were read, decoded.
@@ -539,7 +540,7 @@ class Source:
             read: The number of rows that were read, and the sum of their hashes.
             rows_per_block: Rows that are decoded together.
             decode: Makes a block of some rows, and returns it with the sum of their hashes.
-            cut: No block spans a multiple of this number of rows.
+            room: Limits the block behind a number of rows.
             reading: `ahead` reads files in a thread of its own.
 
         Yields:
@@ -552,7 +553,7 @@ class Source:
         for block in reading(self.parts.slices(rows_per_block, start=read[0] - known)):
             block, known = block.slice(known), 0
             while block.num_rows:
-                table = block.slice(0, cut - read[0] % cut if cut else None).cast(self.schema)
+                table = block.slice(0, room(read[0])).cast(self.schema)
                 block = block.slice(table.num_rows)
                 seq = to_numpy(table.column("seq"))
                 steps = np.diff(seq, prepend=before)

@@ -28,6 +28,7 @@ from pydantic import (
 from streaming_core.apps.registry import ALL
 from streaming_core.errors import BadInput, one_line, unknown
 from streaming_core.regression.fleet import LOCAL
+from streaming_core.run.faults import Faults
 from streaming_core.run.way import (
     AUTO_PLAN,
     AXES,
@@ -103,6 +104,8 @@ def _executors_description() -> str:
     )
 
 
+# Fields of a request that all cells on Lockstep's engine have.
+_RUNNING = ("pin", "idle", "punctuation", "checkpoint", "faults")
 # Cells of a request at most, those that are left out included; checked before all of them are made.
 MAX_CELLS = 4096
 
@@ -148,6 +151,7 @@ class RegressionSpec(_Ways):
     idle: Literal["spin", "yield", "park"] = Field("yield", description=RunSpec.model_fields["idle"].description)
     punctuation: int = Field(500, ge=1, le=10_000_000, description=RunSpec.model_fields["punctuation"].description)
     checkpoint: str = Field("60s", description=RunSpec.model_fields["checkpoint"].description)
+    faults: str = Field("", description=RunSpec.model_fields["faults"].description)
     batches: list[int] = Field(
         default=[DEFAULT_BATCH],
         min_length=1,
@@ -196,6 +200,11 @@ class RegressionSpec(_Ways):
     @classmethod
     def _parse_checkpoint(cls, value: Any) -> str:
         return Interval.parse(value).text
+
+    @field_validator("faults", mode="before")
+    @classmethod
+    def _parse_faults(cls, value: Any) -> str:
+        return Faults.parse(value).text
 
     @field_validator("hosts", "threads", mode="before")
     @classmethod
@@ -327,7 +336,7 @@ class RegressionSpec(_Ways):
                 raise BadInput(f"application {app} runs on the executors {executors}")
             for name in able:
                 ways = executor_of(name).combinations(self._values(executor_of(name)))
-                running = {name: getattr(self, name) for name in ("pin", "idle", "punctuation", "checkpoint")}
+                running = {name: getattr(self, name) for name in _RUNNING}
                 for way, batch, count in itertools.product(ways, self.batches, counts):
                     if count == 1 and way.get("plan") == AUTO_PLAN:
                         way = way | {"plan": {}}  # the only plan on one thread

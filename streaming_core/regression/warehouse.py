@@ -31,7 +31,7 @@ from streaming_core.run.way import SPEC_FIELDS, RunSpec, literal_values
 from streaming_core.storage import canonical_json
 
 # Raise it whenever a column is added, removed or changes its meaning: readers refuse parts of any other version.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION = "schema_version"
 VIOLATION_CAP = 20
 ELSEWHERE = "restore it from a backup, or set LOCKSTEP_HOME to a new folder"

@@ -79,16 +79,16 @@ class Blocks:
         self._kept = kept
 
     def read_on(
-        self, read: tuple[int, int], cut: int | None, reading: Callable[[Iterable], Iterable] = iter
+        self, read: tuple[int, int], room: workload.Room, reading: Callable[[Iterable], Iterable] = iter
     ) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
         """Yield the blocks after a position, each with the position at its end.
 
         Args:
             read: The position: the number of events before it, and the sum of their hashes.
-            cut: No block spans a multiple of this number of events; None: any block may.
+            room: Limits the block behind a number of events.
             reading: As for `read`.
         """
-        for block, total in self._source.read_on(read, self._size, self._decode, cut, reading):
+        for block, total in self._source.read_on(read, self._size, self._decode, room, reading):
             yield *block, total
 
 

@@ -6,7 +6,8 @@ next, in this order:
 - folder.py: how a run folder becomes complete, and what a killed run leaves;
 - passes.py: the passes of a run, and their report (provenance.py);
 - one_pass.py: one pass, block by block (blocks.py);
-- checkpoint/: how a killed run resumes.
+- checkpoint/: how a killed run resumes;
+- supervision.py: a run that injects faults into itself.
 
 Live runs (live.py) and other engines (external.py) have a `run` of their own.
 """
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from streaming_core.apps import registry
@@ -29,11 +31,13 @@ from streaming_core.run.checkpoint import states, store
 from streaming_core.run.checkpoint.file import Checkpoint
 from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter
+from streaming_core.run.faults import Faults
 from streaming_core.run.folder import CHECKPOINTS, PUBLISHED, earlier_report, held, run_in
 from streaming_core.run.one_pass import Progress
 from streaming_core.run.passes import run_passes
 from streaming_core.run.provenance import PreparedRun
 from streaming_core.run.report import Planned, RunReport, Sample
+from streaming_core.run.supervision import Life, supervised
 from streaming_core.run.way import RunSpec
 
 # Finds the plan for a run, and a function that judges the plan after a pass.
@@ -91,31 +95,47 @@ def run(
     app = registry.load(spec.app)
     spec.check(app)
     opened = workload.read(source, app, spec.params)
-    meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
+    # Before the folder: an application that is refused leaves nothing behind.
+    prepared = PreparedRun(spec, compile_app(app, opened.manifest["params"]), opened, load_before)
+    plan = partial(_plan, spec, app, opened, find_plan, requires_plan=requires_plan)
+    live, say = partial(_run, prepared, out, meter or Meter(), plan), say or (lambda line: None)
+    if not spec.faults:
+        return live(Life(progress, say))
+    if out is None:
+        raise BadInput("a run that injects faults needs a folder, from which it resumes")
+    step = spec.punctuation if app.kind == "transaction" else 1
+    faults = Faults.parse(spec.faults).schedule(opened.rows, opened.manifest["content_digest"], step)
+    return supervised(faults, live, progress, say)
+
+
+def _run(
+    prepared: PreparedRun, out: Path | None, meter: Meter, plan: Callable[..., _Planning], life: Life
+) -> RunReport:
+    """Execute a cell in this process."""
+    spec, opened = prepared.spec, prepared.workload
     planning = _Planning(spec)
     if spec.needs_plan and not (opened.rows and out is not None and (out / "report.json").exists()):
-        planning = _plan(spec, app, opened, find_plan, progress, requires_plan)
+        planning = plan(progress=life.progress)
         if planning.failure is not None:
-            say(f"found no plan, so the run uses the replicated plan: {planning.failure}")
-    # Before the folder: an application that is refused leaves nothing behind.
-    program = compile_app(app, opened.manifest["params"])
-    prepared = PreparedRun(planning.spec, program, opened, load_before)
+            life.say(f"found no plan, so the run uses the replicated plan: {planning.failure}")
+        prepared = replace(prepared, spec=planning.spec)
 
     def passes(folder: Path | None, durable: Checkpoints | None) -> RunReport:
-        report = run_passes(prepared, folder, durable, meter, progress)
+        report = run_passes(prepared, folder, durable, meter, life)
         requested = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
         planned = planning.judge(report.peak) if planning.judge else None
-        return report.model_copy(update=requested | {"planned": planned, "unplanned": planning.failure})
+        outcome = {"planned": planned, "unplanned": planning.failure, "faults": life.faults}
+        return report.model_copy(update=requested | outcome)
 
     if out is None:
         return passes(None, None)
     with held(spec, out) as is_complete:
         if is_complete:
-            return earlier_report(out, app, opened, say)
-        return run_in(out, lambda work: run_from_checkpoint(work, prepared, say, passes), resumes=True)
+            return earlier_report(out, opened.app, opened, life.say)
+        return run_in(out, lambda work: run_from_checkpoint(work, prepared, life.say, passes, life.cuts), resumes=True)
 
 
 def _plan(
@@ -162,7 +182,11 @@ def _search(
 
 
 def run_from_checkpoint(
-    work: Path, prepared: PreparedRun, say: Callable[[str], None], passes: Callable[[Path, Checkpoints], RunReport]
+    work: Path,
+    prepared: PreparedRun,
+    say: Callable[[str], None],
+    passes: Callable[[Path, Checkpoints], RunReport],
+    cuts: Sequence[int] = (),
 ) -> RunReport:
     """Run from the newest sound checkpoint in the folder of the unfinished results, or from the beginning.
 
@@ -171,6 +195,7 @@ def run_from_checkpoint(
         prepared: The run.
         say: Receives a line when the run resumes, and when a checkpoint is damaged or cannot be written.
         passes: Makes the passes. It receives the folder and its checkpoints.
+        cuts: Numbers of events at which a block of the first pass ends.
 
     Raises:
         BadInput: All checkpoints are damaged, or belong to another run.
@@ -184,7 +209,7 @@ def run_from_checkpoint(
     }
     (work / CHECKPOINTS).mkdir(exist_ok=True)
     way = spec.model_dump(mode="json")
-    checkpoints = Checkpoints(work / CHECKPOINTS, spec.interval, about, states.declarations(bound), way, say)
+    checkpoints = Checkpoints(work / CHECKPOINTS, spec.interval, about, states.declarations(bound), way, say, cuts)
 
     def closed(checkpoint: Checkpoint) -> list[Path]:
         return [part_path(work / "outputs", number) for number in range(checkpoint.outputs)]

@@ -331,7 +331,7 @@ class _Progress:
         new, before = 0, batch.before
         done = self.read[0] - before[0], self.read[1] - before[1] & MASK
         blocks = Blocks(batch, self._program, self._block, keep=0)
-        for rows, text, read in blocks.read_on(done, self._durable.cut):
+        for rows, text, read in blocks.read_on(done, self._durable.room):
             interruption.check()
             with self.spent.counting():
                 self._engine.process(rows, text)

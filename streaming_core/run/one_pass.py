@@ -143,7 +143,7 @@ def _process_events(
     reading = ahead if writer is not None and not request.rate else iter
     stream: Iterable = ((*block, read) for block in blocks.read(reading))
     if durable is not None:
-        stream = blocks.read_on(read, durable.cut, reading)
+        stream = blocks.read_on(read, durable.room, reading)
     with request.beside(engine.runtime) if request.beside else nullcontext():
         for rows, text, read in stream:
             interruption.check()

@@ -25,9 +25,10 @@ from streaming_core.run.blocks import Blocks, block_size
 from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.energy import Meter
 from streaming_core.run.node_loads import Counters
-from streaming_core.run.one_pass import PassRequest, Progress
+from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.provenance import Outcome, PreparedRun, report_of
 from streaming_core.run.report import Rerun, RunReport, Sample
+from streaming_core.run.supervision import Life
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, keep_memory, yardstick_of
 
@@ -35,7 +36,7 @@ RERUNS = 5  # a race shows rarely, and each pass takes as long as the first one
 
 
 def run_passes(
-    run: PreparedRun, folder: Path | None, durable: Checkpoints | None, meter: Meter, progress: Progress | None
+    run: PreparedRun, folder: Path | None, durable: Checkpoints | None, meter: Meter, life: Life
 ) -> RunReport:
     """Make all passes of a run.
 
@@ -44,14 +45,15 @@ def run_passes(
         folder: Receives outputs and state of the first pass; None keeps neither.
         durable: The checkpoints of the first pass; None for a run without checkpoints.
         meter: Measures energy.
-        progress: Receives the progress of each pass.
+        life: Receives the progress of each pass, and injects faults into the first one.
     """
     blocks = Blocks(run.workload, run.program, block_size(run.spec))
     keep_memory()  # a block takes the memory of an earlier one
     turns = Turns(run.spec.seconds if run.workload.rows else 0.0, lambda: yardstick_of(run.program, run.workload))
     counters = Counters()  # before the engine's threads, which they count
-    first, *others = [replace(one, meter=meter, counters=counters, progress=progress) for one in _requests(run.spec)]
-    first = replace(first, folder=folder, exports_state=True, durable=durable)
+    known = PassRequest(meter=meter, counters=counters, progress=life.processed, exports_state=False)
+    first, *others = _requests(run.spec, known)
+    first = replace(first, folder=folder, exports_state=True, durable=durable, beside=life.beside)
     result = one_pass.run(run.spec, run.program, blocks, first)
     samples = [result.sample]
     state_digest = states_digest(run.program.app, run.spec.order, result.state)
@@ -121,12 +123,12 @@ def _rerun(run: PreparedRun, blocks: Blocks, samples: list[Sample], first: PassR
     return rerun
 
 
-def _requests(spec: RunSpec) -> list[PassRequest]:
-    """The passes of a run, in order."""
+def _requests(spec: RunSpec, known: PassRequest) -> list[PassRequest]:
+    """The passes of a run, in order; `known` is what they have in common."""
     if spec.rate > 0 and not spec.repetitions:
-        return [PassRequest("open_loop", sink=spec.sink, rate=spec.rate, exports_state=False)]
-    requests = [PassRequest("verified", sink=spec.sink, exports_state=False)]
-    requests += [PassRequest("peak", number, exports_state=False) for number in range(1, 1 + spec.repetitions)]
+        return [replace(known, kind="open_loop", sink=spec.sink, rate=spec.rate)]
+    requests = [replace(known, kind="verified", sink=spec.sink)]
+    requests += [replace(known, number=number) for number in range(1, 1 + spec.repetitions)]
     if spec.rate > 0:
-        requests.append(PassRequest("open_loop", len(requests), rate=spec.rate, exports_state=False))
+        requests.append(replace(known, kind="open_loop", number=len(requests), rate=spec.rate))
     return requests

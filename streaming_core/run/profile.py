@@ -424,7 +424,7 @@ class _First(workload.Workload):
         read: tuple[int, int],
         rows_per_block: int,
         decode: Callable[[pa.Table], tuple[workload.T, int]],
-        cut: int | None = None,
+        room: workload.Room = lambda _: None,
         reading: Callable[[Iterable[pa.Table]], Iterable[pa.Table]] = iter,
     ) -> Iterator[tuple[workload.T, tuple[int, int]]]:
         left = self.rows - read[0]
@@ -432,7 +432,7 @@ class _First(workload.Workload):
         def first(table: pa.Table) -> tuple[workload.T, int]:
             return decode(table.slice(0, left))
 
-        for block, total in super().read_on(read, rows_per_block, first, cut, reading):
+        for block, total in super().read_on(read, rows_per_block, first, room, reading):
             yield block, total
             left = self.rows - total[0]
             if left <= 0:

@@ -307,6 +307,14 @@ class Planned(BaseModel):
     )
 
 
+class InjectedFault(BaseModel):
+    """A fault that a run injected into itself (`faults` of its spec)."""
+
+    kind: str
+    at: int = Field(description="Number of processed events at which it happened; of a stall, its seed.")
+    life: int = Field(description="Process in which it happened, from 1; the next one resumed.")
+
+
 class RunReport(BaseModel):
     """The report.json of a run. `streaming-core run` writes it last and atomically: a folder without it is no run."""
 
@@ -336,6 +344,7 @@ class RunReport(BaseModel):
     resumed: list[int] = Field(
         default_factory=list, description="Events at which the run resumed from a checkpoint, in order."
     )
+    faults: list[InjectedFault] = Field(default_factory=list, description="Faults that the run injected, in order.")
     planned: Planned | None = Field(None, description="The plan; only with plan auto and at least one event.")
     unplanned: str | None = Field(
         None, description="Reason for using the replicated plan although plan auto was set; None if there is a plan."

@@ -46,6 +46,7 @@ from pydantic_core import from_json
 
 from streaming_core.engines import registry as engines
 from streaming_core.errors import BadInput, one_line, unknown
+from streaming_core.run.faults import Faults
 from streaming_core.storage import digest_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ ALWAYS_DIGESTED = frozenset({
     "heuristic", "queue", "reorder", "channel", "plan", "order", "rate", "pin", "idle", "sink", "repetitions",
 })  # fmt: skip
 # Fields that the runtime does not take: Python makes the passes and writes the run's folder.
-NOT_FOR_RUNTIME = frozenset({"app", "params", "checkpoint", "repetitions", "seconds"})
+NOT_FOR_RUNTIME = frozenset({"app", "params", "checkpoint", "repetitions", "seconds", "faults"})
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,11 @@ class RunSpec(BaseModel):
         description="Minimum seconds of a repetition. Its passes alternate with passes of the compiled sequential loop "
         "until both have run this long. With 0, a repetition is one pass, without the loop.",
     )
+    faults: str = Field(
+        "",
+        description="Faults to inject, with commas between them: kill, stall, full-disk, clock, each with @N if it is "
+        "not to follow from the workload. Empty: none. Only Lockstep's engine injects faults.",
+    )
 
     @classmethod
     def name(cls) -> str:
@@ -218,6 +224,14 @@ class RunSpec(BaseModel):
     @classmethod
     def _parse_checkpoint(cls, value: Any) -> str:
         return Interval.parse(value).text
+
+    @field_validator("faults", mode="before")
+    @classmethod
+    def _parse_faults(cls, value: Any) -> str:
+        faults = Faults.parse(value)
+        if faults.entries and not cls.is_engine:
+            raise ValueError("only executors of Lockstep's engine inject faults; leave it empty")
+        return faults.text
 
     @model_validator(mode="before")
     @classmethod
@@ -347,7 +361,7 @@ class RunSpec(BaseModel):
             if axis != first and (value := getattr(self, axis)) not in (None, values[0]):
                 parts.append(value)
         parts += [name for name in self.options() if getattr(self, name) is True]
-        parts += details
+        parts += [*details, *(["faults"] if self.faults else [])]
         parts += [f"batch{self.batch}"] if self.batch != DEFAULT_BATCH else []
         return "-".join(parts)
 

@@ -83,7 +83,7 @@ class Events:
         self.tables = tables
         self.rows = self.end = sum(t.num_rows for t in tables)
 
-    def read_on(self, read, size, decode, cut=None, reading=iter):
+    def read_on(self, read, size, decode, room=None, reading=iter):
         for table in self.tables:
             for at in range(0, table.num_rows, size):
                 block, _ = decode(table.slice(at, size))

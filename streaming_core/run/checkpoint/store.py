@@ -49,6 +49,7 @@ class Checkpoints:
         about: Facts that a run must share with a checkpoint to resume from it, by name.
         states: The fields of each state (`states.declarations`).
         way: The run specification.
+        cuts: Numbers of events at which a block ends, too.
         last: The checkpoint that the run resumes from; None at its beginning.
     """
 
@@ -60,8 +61,10 @@ class Checkpoints:
         declared: states.Declarations,
         way: dict[str, Any],
         say: Callable[[str], None],
+        cuts: Sequence[int] = (),
     ):
         """Prepare. `say` receives a line about what is damaged, and about what cannot be written."""
+        self.cuts = cuts
         self.folder, self.interval, self.about, self.states, self.way = folder, interval, about, declared, way
         self._say, self._has_failed = say, False
         self.last: Checkpoint | None = None
@@ -133,10 +136,11 @@ class Checkpoints:
 
     # --- make --------------------------------------------------------------------------------------------------------
 
-    @property
-    def cut(self) -> int | None:
-        """No block may span a multiple of this number of events; None: any block may."""
-        return self.interval.events or None
+    def room(self, events: int) -> int | None:
+        """Most events of the block behind so many events; None: any number."""
+        steps = [self.interval.events - events % self.interval.events] if self.interval.events else []
+        steps += [cut - events for cut in self.cuts if cut > events]
+        return min(steps, default=None)
 
     def is_due(self, events: int) -> bool:
         """Whether to make a checkpoint now, between two blocks. It commits the last one if its process has ended.

@@ -75,7 +75,7 @@ def test_a_flat_spec_survives_a_round_trip(cell):
     # Options that are newer.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
     later |= {"seconds": 0.4, "partitioning": None, "partitions": 100, "slice": 5, "throughput_window": 1000}
-    later |= {"linger": 1000}
+    later |= {"linger": 1000, "faults": ""}
     later |= {"controller": "none", "parallelism": "vsn"} if spec.executor == "pinned" else {}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
@@ -194,7 +194,7 @@ def test_every_option_is_available_everywhere():
     assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
     options = Pooled(app="wc").runtime_options
-    assert options.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
+    assert options.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds", "faults"}
 
 
 # Text of the declaration -> text to insert after it: another field of every executor, and another axis, switch and
