@@ -25,6 +25,7 @@ long the run takes.
 | Where | Airflow connections of the hosts that run the cells, and of the Spark master. |
 | | `Placement`: any free host takes the next cell, or every host runs each cell. |
 | Speed gate | Minutes that the speed gate may take after the run, and the commit to compare with. |
+| Search for faults | Minutes that the search for faults may take after the speed gate. |
 
 For a quick check, choose the matrix `smoke`. It takes a few minutes.
 
@@ -47,7 +48,7 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 from dags.lib import jobs
 from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
-from dags.lib.operators import RETRIES, Job, Lane, SpeedGate, Verdict, release_failed
+from dags.lib.operators import RETRIES, Job, Lane, Search, SpeedGate, Verdict, release_failed
 from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
 from dags.lib.spark import SparkCells, SparkCommand, SparkJob, SparkServer, stop_server
 from streaming_core.regression.project import TAG, labelled
@@ -77,8 +78,10 @@ TASKS = {
     Stage.STOP_SPARK: "Stops the Spark server of the run, so that the next run can start.",
     Stage.SPEED_GATE: "Compares suspects with the build of the last green night, for `gate_minutes` at most. By "
     "default it does nothing. A slower cell does not fail it.",
-    Stage.VERDICT: "Fails the run unless every stage succeeded, and every cell is equal to the oracle or is a bound. "
-    "It sends the alerts.",
+    Stage.FIND: "Makes red cells smaller and searches applications for other faults, for `find_minutes` at most. By "
+    "default it does nothing. Each find counts as a red cell.",
+    Stage.VERDICT: "Fails the run unless every stage succeeded, and every cell is equal to the oracle or is a bound, "
+    "and the search found nothing. It sends the alerts.",
 }
 
 with DAG(
@@ -183,6 +186,14 @@ with DAG(
         **late,
     )
 
+    find = Search(
+        task_id=Stage.FIND,
+        run=RUN,
+        execution_timeout=timedelta(hours=12),  # as that of the speed gate
+        doc_md=TASKS[Stage.FIND],
+        **late,
+    )
+
     # It fails unless every planned cell is equal to the oracle or a declared bound. It alone emits the asset. If a
     # person ends a run, Airflow skips all tasks but teardowns, and a run of skipped tasks succeeds. So this task is a
     # teardown, and its failure fails the run.
@@ -202,7 +213,8 @@ with DAG(
 
     lanes >> spark_server >> prepare_workloads >> run_oracle >> run_core
     run_core >> run_on_spark >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports
-    publish_reports >> end >> speed_gate >> verdict
+    publish_reports >> end >> speed_gate >> find >> verdict
     for cells in (run_core, run_on_spark):
-        cells >> [validate_outputs, load_metrics, expectations, dbt_build, publish_reports, end, speed_gate, verdict]
+        cells >> [validate_outputs, load_metrics, expectations, dbt_build, publish_reports]
+        cells >> [end, speed_gate, find, verdict]
     publish_reports >> verdict

@@ -101,7 +101,12 @@ def summary(run: Run) -> dict[str, Any]:
         "gate": run.gate_sentence,
         "slower": [cell.name for cell in run.slower],
         "build": run.build,
-        "red": [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells if cell.red],
+        "search": run.searched.sentence,
+        "red": [
+            {"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason}
+            for cell in (*run.cells, *run.finds)
+            if cell.red
+        ],
     }
 
 

@@ -164,14 +164,15 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
         for cell in run.speeds
         if cell.speed and cell.speed.verdict == "slower" and cell.speed.detected_in == run_id and cell not in gated
     ]
-    mismatch = any(cell.verdict in WRONG for cell in run.cells)
-    failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)
+    red = [cell for cell in (*run.cells, *run.finds) if cell.red]
+    mismatch = any(cell.verdict in WRONG for cell in red)
+    failure = any(cell.verdict not in WRONG for cell in red) or (exception and not mismatch)
     conditions = {"mismatch": mismatch, "failure": failure, "slowdown": slower}
     kinds = [kind for kind, applies in conditions.items() if applies]
     if not kinds:
         return None
     sentence = " ".join(str(exception).split()) if exception else run.sentence
-    details = [*_about(run), *_red(run), *map(_slow, slower)]
+    details = [*_about(run), *_red(run, red), *map(_slow, slower)]
     report = home().report(run_id, file_name(run_id))
     return Message(kinds, sentence, _url(f"lockstep/{run_id}/index.html"), details, report if report.exists() else None)
 
@@ -188,9 +189,8 @@ def _about(run: Run) -> list[str]:
     return [", ".join(parts)]
 
 
-def _red(run: Run) -> list[str]:
+def _red(run: Run, red: list[Cell]) -> list[str]:
     """A line per red cell, with its reason and the first run in which it is red."""
-    red = [cell for cell in run.cells if cell.red]
     lines = [
         f"{cell.label} {cell.outcome.word}, red since the run of {started(run.red_since.get(cell.name, run.run_id))}: "
         f"{' '.join(cell.reason.split())}"

@@ -45,6 +45,7 @@ SECTIONS = {
     "placement": "Where",
     "gate_minutes": "Speed gate",
     "gate_against": "Speed gate",
+    "find_minutes": "Search for faults",
 }
 CELL = "gs.transactional.serial.t2.0123abcd"  # for descriptions
 # Airflow reads the DAG file, and the lists, every 30 s (min_file_process_interval).

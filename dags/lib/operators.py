@@ -1,10 +1,11 @@
-"""The operators of the regression that need no Spark: jobs, lanes, the speed gate and the verdict.
+"""The operators of the regression that need no Spark: jobs, lanes, the speed gate, the search and the verdict.
 
 Airflow retries a task only after a lost connection (`RETRIES`), never after a mismatch, a failed run or bad input.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -86,12 +87,15 @@ class Job(BaseOperator):
         self._process = Process()
         self._last = ""
 
+    is_application = False  # whether the command loads applications that it did not check, so it gets no secrets
+
     def execute(self, context: Any) -> None:
         """Run the command to its end; raise if it fails."""
         skip_without_plan(self.run)
         environment = self.environment(context)
         with recorded(home(), self.run, self.task_id):
-            code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
+            command = [sys.executable, *self.arguments]
+            code = self._process.run(command, self._say, environment, ROOT, is_application=self.is_application)
             if code:
                 raise self.failed(self._last or f"{self.task_id} ended with exit code {code}")
 
@@ -136,11 +140,41 @@ class SpeedGate(Measurement):
 
     def execute(self, context: Any) -> None:
         """Measure, unless the gate is off; a slower cell does not fail the task."""
-        skip_without_plan(self.run)
-        if not read_plan(home(), self.run)["regression"]["gate_minutes"]:
-            self.log.info("the speed gate is off: gate_minutes is 0")
-            return
-        super().execute(context)
+        if has_time(self, "gate_minutes"):
+            super().execute(context)
+
+
+class Search(Job):
+    """Runs `infra.search` for a run whose request gives the search for faults time.
+
+    Like the speed gate, it must not hold the lock on LOCKSTEP_HOME while it works. It comes last, so that the gate
+    judges the speed of the night even if the search is ended.
+    """
+
+    is_application = True
+
+    def __init__(self, *, run: str, **kwargs: Any):
+        """Make the task of a run."""
+        super().__init__(run=run, arguments=("-m", "infra.search", "--run", run), **kwargs)
+
+    def environment(self, context: Any) -> dict[str, str]:
+        """Beside that of every job, the Java that checks the invariants."""
+        return super().environment(context) | {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
+
+    def execute(self, context: Any) -> None:
+        """Search, unless the search is off; a find does not fail the task, but the verdict."""
+        if has_time(self, "find_minutes"):
+            super().execute(context)
+
+
+def has_time(job: Job, field: str) -> bool:
+    """Whether the request of a job's run gives the job time, with this field."""
+    skip_without_plan(job.run)
+    # A plan that an earlier version wrote lacks later fields.
+    if minutes := read_plan(home(), job.run)["regression"].get(field):
+        return bool(minutes)
+    job.log.info("%s is off: %s is 0", job.task_id, field)
+    return False
 
 
 def connections_of(run_id: str) -> dict[str, str]:

@@ -49,6 +49,7 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
             "hosts": regression.hosts,
             "placement": regression.placement,
             "gate_minutes": regression.gate_minutes,
+            "find_minutes": regression.find_minutes,
             "left_out": plan["left_out"],
             "estimate": sentence,
         }
@@ -68,5 +69,7 @@ def dry_run(home: Home, conf: dict[str, Any], as_json: bool) -> None:
     lines += [f"hosts: {hosts}", sentence]
     if regression.gate_minutes:
         lines.append(f"then up to {regression.gate_minutes:g} minutes of the speed gate")
+    if regression.find_minutes:
+        lines.append(f"then up to {regression.find_minutes:g} minutes of the search for faults")
     for line in lines:
         console.print(Text(line), soft_wrap=True)

@@ -37,7 +37,7 @@ from streaming_core.storage import appearing, held, replacing
 VERSIONS = {"format": 1, "raw_schema": SCHEMA_VERSION}
 MANIFEST = "manifest.json"
 # The folders of LOCKSTEP_HOME that hold history and decisions. Acknowledgements are rows of a raw table.
-FOLDERS = ("expectations/results", "imported", "reports/bench", "runs", "warehouse/raw")
+FOLDERS = ("expectations/results", "finds", "imported", "reports/bench", "runs", "warehouse/raw")
 OF_RUN = re.compile(rf"lockstep-{RUN_ID.pattern}\.tar\.gz")  # the name of a run sorts by time
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError, RecursionError)
 

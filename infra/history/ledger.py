@@ -106,15 +106,15 @@ def _choose(run_id: str, names: list[str] | None, cells: list[str], kind: str, d
 
 
 def verdicts(home: Home, run_id: str) -> dict[str, Verdict] | None:
-    """The verdict on each cell of a run, by cell; None until the tasks validate_outputs and load_metrics have run.
+    """The verdict on each cell and find of a run; None until the tasks validate_outputs and load_metrics have run.
 
     Raises:
         BadInput: The run's plan is damaged.
     """
-    cells, checks, samples = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
+    cells, checks, samples, finds = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples", "finds"))
     if cells is None or checks is None:
         return None
-    return of_run(_planned_cells(home.run(run_id)), cells, checks, samples or [])
+    return of_run(_planned_cells(home.run(run_id)), cells, checks, samples or [], finds or [])
 
 
 def red_cells(by_cell: dict[str, Verdict]) -> list[str]:

@@ -15,7 +15,7 @@ from reports.history.speed import Speed
 from reports.history.text import named
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.decisions import Decision
-from streaming_core.regression.verdict import Verdict, is_green, of
+from streaming_core.regression.verdict import Verdict, is_green, of, of_find
 from streaming_core.run.way import EXECUTORS, RunSpec
 
 
@@ -65,6 +65,7 @@ class Cell:
         run_id: the run that judged it.
         input: the events that it took in that run.
         host: the connection of its host, if every host of the run had this cell (placement `every`).
+        find: its row of the raw table `finds`, if the search for faults found it; it was never planned then.
     """
 
     name: str
@@ -81,6 +82,14 @@ class Cell:
     run_id: str = ""
     input: Input | None = None
     host: str = ""
+    find: dict | None = None
+
+    @classmethod
+    def of_find(cls, row: dict) -> Cell:
+        """A find of the search for faults, which counts as a red cell."""
+        facts = of_find(row)._asdict() | {"build": row["build"]}
+        spec = RunSpec.parse(row["spec"])
+        return cls(row["cell"], spec, "", is_bound=False, facts=facts, run_id=row["run_id"], find=row)
 
     @property
     def strategy(self) -> str:
@@ -89,7 +98,9 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """`sl/owners/t2`, `sl/owners/t2 on numa-a`: the short name of a cell."""
+        """`sl/owners/t2`, `sl/owners/t2 on numa-a`: the short name of a cell; `find sl/0123abcd`: that of a find."""
+        if self.find:
+            return f"find {self.spec.app}/{self.name.rpartition('.')[2][:8]}"
         on = f" on {self.host}" if self.host else ""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}{on}"
 
@@ -115,6 +126,8 @@ class Cell:
     @property
     def outcome(self) -> Outcome:
         """The verdict in words."""
+        if self.find and self.find["kind"] == "property":
+            return Outcome("breaks a property", "breaks a property")
         by_status = {"ok": "not_compared", "stopped": "stopped"}
         name = by_status.get(self.facts.get("status", ""), "not_run") if self.verdict == "not_run" else self.verdict
         return OUTCOMES[name]

@@ -16,6 +16,7 @@ from reports.history import gate
 from reports.history.cell import Cell
 from reports.history.gate import Gate
 from reports.history.run import Run
+from reports.history.searched import Searched
 from reports.history.speed import Speed
 from reports.history.text import named
 from streaming_core.errors import BadInput
@@ -126,6 +127,10 @@ class History:
         run = self._read(run_id)
         if any(cell.red for cell in run.cells):
             run.red_since, run.green_builds = self._first_red(run)
+        if run.finds:
+            ids = [one for one in self.run_ids()[-MOST_RUNS:] if one <= run_id]
+            since = {row["cell"]: one for one in reversed(ids) for row in self.rows("finds", one)}
+            run.red_since |= {find.name: since.get(find.name, run_id) for find in run.finds}
         return run
 
     def _read(self, run_id: str) -> Run:
@@ -167,6 +172,12 @@ class History:
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)
+        run.finds = [Cell.of_find(row) for row in self.rows("finds", run_id)]
+        for one in run.finds:
+            one.acknowledged = self.acknowledgements.get((run_id, one.name))
+        run.searched = Searched(self.rows("searches", run_id))
+        if error := (tasks.get(Stage.FIND) or {}).get("error"):
+            run.searched.note = f"the task {Stage.FIND} failed: {error}"
         if error := (tasks.get(Stage.SPEED_GATE) or {}).get("error"):
             run.note = f"the task {Stage.SPEED_GATE} failed: {error}"
         return run

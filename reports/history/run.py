@@ -19,6 +19,7 @@ from reports import times
 from reports.history import gate, speed
 from reports.history.cell import Cell
 from reports.history.gate import Gate
+from reports.history.searched import Searched
 from reports.history.text import matrix_text, revision, short
 from streaming_core.regression import fleet
 from streaming_core.regression.comparable import Input
@@ -57,11 +58,15 @@ class Results(ABC):
         cells: the cells, those of one application next to each other.
         green_builds: by name of a wrong cell, the build since which it is wrong, if an earlier one was better.
         red_since: by name of a red cell, the first run of the unbroken series in which it is red.
+        finds: what the search for faults found, each as a red cell.
+        searched: what the search for faults tried.
     """
 
     cells: list[Cell]
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
+    finds: list[Cell] = field(default_factory=list)
+    searched: Searched = field(default_factory=Searched)
 
     @property
     @abstractmethod
@@ -129,7 +134,7 @@ class Results(ABC):
             text += f" and keep{'s its' if equal == 1 else ' their'} invariants"
         if equal == len(tally.judged):
             text = "The one cell equals the oracle" if equal == 1 else f"All {equal} cells equal the oracle"
-        red = [cell for cell in self.cells if cell.red]
+        red = [*(cell for cell in self.cells if cell.red), *self.finds]
         if red:
             text += "; " + "; ".join(self._complaint(cell) for cell in red[:3])
             if len(red) > 3:
@@ -202,8 +207,8 @@ class Results(ABC):
         return text
 
     def cell(self, name: str) -> Cell | None:
-        """The cell of that name."""
-        return next((cell for cell in self.cells if cell.name == name), None)
+        """The cell or the find of that name."""
+        return next((cell for cell in (*self.cells, *self.finds) if cell.name == name), None)
 
 
 @dataclass(kw_only=True)
@@ -273,9 +278,9 @@ class Run(Results):
 
     @property
     def green(self) -> bool:
-        """Whether the run finished, no stage failed, and every planned cell is equal or a declared bound."""
+        """Whether the run finished, no stage failed, every planned cell is equal or a bound, and nothing was found."""
         finished = self.status.state == "finished" and not self.status.failures
-        return finished and is_green(cell.verdict for cell in self.cells)
+        return finished and not self.finds and is_green(cell.verdict for cell in self.cells)
 
     @property
     def warnings(self) -> list[str]:
@@ -290,9 +295,12 @@ class Run(Results):
 
     @property
     def faulty_cells(self) -> list[Cell]:
-        """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
+        """The red cells and the finds.
+
+        A run that ended early says so in its sentence, so its cells that never ran are no faults.
+        """
         finished = self.status.state == "finished"
-        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")]
+        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")] + self.finds
 
     @property
     def failures(self) -> dict[Stage, str]:

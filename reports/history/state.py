@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, Comparable, History
 from reports.history.run import Results, Run
+from reports.history.searched import Searched
 from reports.times import RunAge
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import Input
@@ -41,8 +42,8 @@ class State(Results):
 
     @property
     def green(self) -> bool:
-        """Whether every cell is equal or a declared bound, and no stage of the runs that judged them failed."""
-        return is_green(cell.verdict for cell in self.cells) and not self.failures
+        """Whether every cell is equal or a bound, nothing was found, and no stage of the runs behind them failed."""
+        return is_green(cell.verdict for cell in self.cells) and not self.finds and not self.failures
 
     @property
     def warnings(self) -> list[str]:
@@ -62,8 +63,8 @@ class State(Results):
 
     @property
     def faulty_cells(self) -> list[Cell]:
-        """The red cells."""
-        return [cell for cell in self.cells if cell.red]
+        """The red cells, and the finds."""
+        return [cell for cell in self.cells if cell.red] + self.finds
 
     @property
     def sentence(self) -> str:
@@ -102,12 +103,17 @@ def state(history: History) -> State | None:
     _keep_one_baseline(runs)
     known = {(run.run_id, cell.name): cell for run in runs for cell in run.cells}
     cells = {cell.name: cell for cell in (known[result] for result in results)}
+    searchers = _searchers(history, comparable, {cell.spec.app for cell in cells.values()})
+    finds = [(run, find) for run, apps in searchers for find in run.finds if find.spec.app in apps]
     return State(
+        finds=[find for _, find in finds],
+        searched=Searched([row for run, apps in searchers for row in run.searched.rows if row["app"] in apps]),
         cells=list(cells.values()),
         green_builds={
             name: build for run in runs for name, build in run.green_builds.items() if _from(cells, name, run)
         },
-        red_since={name: since for run in runs for name, since in run.red_since.items() if _from(cells, name, run)},
+        red_since={name: since for run in runs for name, since in run.red_since.items() if _from(cells, name, run)}
+        | {find.name: run.red_since[find.name] for run, find in finds},
         runs=runs,
         ages={run.run_id: RunAge.before(run.run_id, run_ids[-1]) for run in runs},
     )
@@ -136,6 +142,16 @@ def _results(history: History, comparable: dict[str, Comparable]) -> list[tuple[
         results += [*red, *ways][:1]
     results.sort(key=lambda result: list(apps).index(result[2]))
     return [(run_id, name) for run_id, name, _ in results]
+
+
+def _searchers(history: History, run_ids: Iterable[str], apps: set[str]) -> list[tuple[Run, set[str]]]:
+    """The runs that searched applications for faults last, newest first, and these applications."""
+    searchers, open_apps = [], set(apps)
+    for run_id in run_ids:
+        if of_run := open_apps.intersection(row["app"] for row in history.rows("searches", run_id)):
+            searchers.append((history.run(run_id), of_run))
+            open_apps -= of_run
+    return searchers
 
 
 def _from(cells: dict[str, Cell], name: str, run: Run) -> bool:

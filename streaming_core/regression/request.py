@@ -236,6 +236,15 @@ class RegressionSpec(_Ways):
         "the last green night.",
     )
 
+    find_minutes: float = Field(
+        0.0,
+        ge=0.0,
+        le=600.0,
+        allow_inf_nan=False,
+        description="Minutes that the search for faults may take after the speed gate. It makes red cells small, then "
+        "searches the applications of the run. 0 = it does not run.",
+    )
+
     @field_validator("threads", "batches")
     @classmethod
     def _counts_in_range(cls, counts: list[int | str], field: ValidationInfo) -> list[int | str]:

@@ -25,6 +25,7 @@ class Stage(StrEnum):
     PUBLISH_REPORTS = auto()
     STOP_SPARK = auto()
     SPEED_GATE = auto()
+    FIND = auto()
     VERDICT = auto()
 
     @property
@@ -45,8 +46,8 @@ AFTER_CELLS = (
     Stage.PUBLISH_REPORTS,
 )
 
-# The stages that change nothing that the pages of a run show.
-AFTER_PAGES = (Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.VERDICT)
+# The stages after the pages. The speed gate and the search write the pages again.
+AFTER_PAGES = (Stage.STOP_SPARK, Stage.SPEED_GATE, Stage.FIND, Stage.VERDICT)
 
 # The stages that are clients of Spark. Each one is an operator or a hook of Airflow's Spark provider.
 ON_SPARK = (

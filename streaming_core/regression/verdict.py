@@ -19,6 +19,8 @@ These rules apply, the first one first:
 - `not_run`: no check compared a row, or the cell has no checks.
 - `not_comparable`: the cell is a bound that ran. Its results do not matter.
 - `equal`: every check agreed, and each compared rows.
+
+A find of the search for faults, a row of the raw table `finds`, counts as a red cell of the run (`of_find`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,12 @@ from typing import Any, NamedTuple
 VERDICTS = ("equal", "different", "invariant_broken", "failed", "not_run", "not_comparable")
 WRONG = frozenset({"different", "invariant_broken"})
 GREEN = frozenset({"equal", "not_comparable"})
+OF_SYMPTOMS = {
+    "result": "different",
+    "oracle": "different",
+    "invariant": "invariant_broken",
+    "property": "invariant_broken",
+}
 COUNTS = ("missing", "extra", "different", "out_of_order")
 
 Row = Mapping[str, Any]
@@ -76,8 +84,17 @@ def judge(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
     return Verdict("not_run", _finding(checks, "equal") or "not all checks found the results equal")
 
 
+def of_find(find: Row) -> Verdict:
+    """The verdict on a find, from its row of the raw table `finds`."""
+    return Verdict(OF_SYMPTOMS.get(find["kind"], "failed"), find["reason"])
+
+
 def of_run(
-    planned: Iterable[str] | None, cells: Iterable[Row], checks: Iterable[Row], samples: Iterable[Row]
+    planned: Iterable[str] | None,
+    cells: Iterable[Row],
+    checks: Iterable[Row],
+    samples: Iterable[Row],
+    finds: Iterable[Row] = (),
 ) -> dict[str, Verdict]:
     """The verdict on every cell of a run, by name.
 
@@ -86,13 +103,14 @@ def of_run(
         cells: The run's rows of the raw table `cells`.
         checks: Its rows of the raw table `verdicts`.
         samples: Its rows of the raw table `samples`.
+        finds: Its rows of the raw table `finds`.
     """
     known, compared, measured = {row["cell"]: row for row in cells}, _by_cell(checks), _by_cell(samples)
     missing = {"is_bound": False, "status": "not_run"}
     return {
         name: of(known.get(name, missing), compared.get(name, []), measured.get(name, []))
         for name in dict.fromkeys([*(planned or ()), *known])
-    }
+    } | {find["cell"]: of_find(find) for find in finds}
 
 
 def is_green(verdicts: Iterable[str]) -> bool:

@@ -8,6 +8,8 @@
 | verdicts | one per cell and check |
 | violations | the first differing rows of a verdict, VIOLATION_CAP at most |
 | pairs | one per cell and pair of passes beside the baseline |
+| finds | one per case that the search for faults found |
+| searches | one per application that it searched |
 | decisions | one per entry of the chain of decisions (decisions.py) |
 
 A decision belongs to no run. It has an id of its own, in the form of a run id.
@@ -209,6 +211,36 @@ PAIRS = pa.schema(
     ]
 )
 
+FINDS = pa.schema(
+    [
+        (VERSION, pa.int32()),
+        ("run_id", pa.string()),
+        ("cell", pa.string()),  # the find counts as a red cell of this name: <app>.find.<digest of the case>
+        ("app", pa.string()),
+        ("kind", pa.string()),  # of the symptom (search/case.py), as is the name
+        ("name", pa.string()),
+        ("reason", pa.string()),  # one line for people
+        ("spec", pa.string()),  # of the small case, as canonical JSON
+        ("events", pa.int64()),
+        ("rate", pa.float64()),  # the share of trials that show the symptom
+        ("folder", pa.string()),  # below LOCKSTEP_HOME
+        ("build", pa.string()),
+    ]
+)
+
+SEARCHES = pa.schema(
+    [
+        (VERSION, pa.int32()),
+        ("run_id", pa.string()),
+        ("app", pa.string()),
+        ("inputs", pa.int64()),  # inputs that it tried in this run
+        ("ways", pa.int64()),  # runs of the engine
+        ("reached", pa.int64()),  # branches that any of its inputs reached, those of earlier runs included
+        ("branches", pa.int64()),  # branches of the operators
+        ("seconds", pa.float64()),
+    ]
+)
+
 DECISIONS = pa.schema(
     [
         (VERSION, pa.int32()),
@@ -232,6 +264,8 @@ RAW = {
     "verdicts": VERDICT_ROWS,
     "violations": VIOLATIONS,
     "pairs": PAIRS,
+    "finds": FINDS,
+    "searches": SEARCHES,
     "decisions": DECISIONS,
 }
 
