@@ -11,18 +11,42 @@ pub enum Fault {
     LostAbort,
     /// `owners`: an event overtakes a waiting one if they have only its upper row in common.
     OvertakenWrite,
-    /// The non-blocking reorder buffer releases a batch before the batches in front of it.
+    /// `mvlk`: a reader reads the row in place, although a later writer has begun.
+    StaleVersion,
+    /// `tstream`: of the rows that an event depends on, only the first one has to be ready.
+    LostDependency,
+    /// `lock`, `pat`: a writer does not wait for earlier readers.
+    LostReader,
+    /// Transactions rejected before a checkpoint are not counted after a kill.
+    LostRejections,
+    /// Of two batches that are complete, the non-blocking reorder buffer releases the later one first.
     UnorderedRelease,
+    /// `pooled`: as many outputs as inputs are taken for one output of each input.
+    UnevenMerge,
     /// `morsel`: batches reach the sink in the order in which they are done.
     LostTurn,
-    /// `pinned`: of rows of one event, those of the last stream come first.
+    /// `pinned`: of rows of one event, those of the first stream come last.
     StreamTie,
+    /// `pinned`: rows of one event are merged without their numbers.
+    NumberedTie,
+    /// `pinned`: a thread that sleeps is not woken when there is room.
+    LostBell,
+    /// `pinned`: a source loses the last row of a block whose last batch is full.
+    LostRow,
+    /// `pair_queue`: a tuple is refilled, and keeps the hashes of its former rows.
+    StaleHashes,
     /// A window expires at the last row that belongs to it.
     EarlyExpiry,
-    /// A replica forgets what is open in the last cell that it gains.
+    /// A session ends by the row at which it was noted, although a later one has prolonged it.
+    StaleSession,
+    /// A replica forgets what is open in every other cell that it gains.
     LostHandover,
     /// Each replica counts a late row.
     LateTwice,
+    /// A restored part of a keyed state lacks its first key.
+    LostKey,
+    /// `lower` leaves out the bytes at the end that fill no word.
+    UnloweredTail,
 }
 
 /// Whether this fault is planted.

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 use crate::dataflow::operator::{Chain, Operator};
 use crate::error::RunError;
 use crate::memory::arena::Arena;
+use crate::planted::{self, Fault};
 use crate::program::Key;
 use crate::program::kernel::BatchContext;
 use crate::rows::block::Text;
@@ -209,13 +210,14 @@ impl Lanes {
     ) -> Result<(), RunError> {
         let (shape, mut image, mut ignored) = (operator.shape(), Reader(image), vec![0_u64; operator.state_size / 8]);
         let (mut nowhere, count) = (Arena::new(), self.lanes.len());
+        let mut loses = planted::has(Fault::LostKey);
         while !image.is_done() {
             let (number, key) = match &operator.key[..] {
                 [] => (0, None),
                 fields => {
                     let key = image.key(is_text(fields))?;
                     let hash = key.hash();
-                    if !has(hash) {
+                    if !has(hash) || std::mem::take(&mut loses) {
                         // SAFETY: room for a state.
                         unsafe { shape.take(&mut image, ignored.as_mut_ptr().cast(), |bytes| nowhere.alloc(bytes)) }?;
                         continue;

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::num::IntErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::planted::{self, Fault};
 use crate::rows::block::TEXT_PADDING;
 
 /// Bytes that a thread keeps for texts, and the most that the texts of one call of a kernel take.
@@ -100,7 +101,8 @@ fn cased(text: *const u8, length: i64, change: impl FnOnce(&mut [u8])) -> *const
 }
 
 extern "C" fn lower(text: *const u8, length: i64) -> *const u8 {
-    cased(text, length, <[u8]>::make_ascii_lowercase)
+    let rest = if planted::has(Fault::UnloweredTail) { length as usize % 8 } else { 0 };
+    cased(text, length, |text| text[..length as usize - rest].make_ascii_lowercase())
 }
 
 extern "C" fn upper(text: *const u8, length: i64) -> *const u8 {

@@ -6,6 +6,7 @@
 //! A thread writes what it waits for before it sleeps. So a task that releases a slot does not wake a writer that waits for
 //! input. Strategies that never sleep need no bell: `ring` then reads the strategy and returns.
 
+use crate::planted::{self, Fault};
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{AtomicUsize, CachePadded, Ordering, fence};
 
@@ -73,6 +74,7 @@ impl Bells {
         for (thread, kinds) in changes {
             let bell = &self.of[thread];
             // ORDERING: Relaxed, ordered by the fence.
+            let kinds = if planted::has(Fault::LostBell) { kinds & !ROOM } else { kinds };
             if bell.awaited.load(Ordering::Relaxed) & kinds != 0 {
                 bell.idle.wake();
             }

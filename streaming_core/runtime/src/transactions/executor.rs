@@ -10,6 +10,7 @@ use crate::output::counters::Counters;
 use crate::output::delivered::{Delivered, metrics};
 use crate::output::metrics::{Metrics, Standing};
 use crate::output::sink::Sink;
+use crate::planted::{self, Fault};
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::Block;
@@ -232,6 +233,9 @@ impl Executor for Transactional {
     fn resume(&mut self, standing: &Standing) -> Result<(), RunError> {
         self.events = standing.events;
         self.before = standing.counters;
+        if planted::has(Fault::LostRejections) {
+            self.before.rejected = 0;
+        }
         self.chosen_before.clone_from(&standing.chosen);
         self.clock = Clock::after(standing.nanoseconds);
         self.delivery.delivered_mut().resume(standing);

@@ -4,6 +4,7 @@ use crate::dataflow::channel::outlet::Jumbo;
 use crate::dataflow::pinned::route::route;
 use crate::dataflow::pinned::task::{Step, Task};
 use crate::error::RunError;
+use crate::planted::{self, Fault};
 use crate::rows::view::Rows;
 use crate::threads::bells::INPUT;
 use crate::threads::sync::Ordering;
@@ -17,7 +18,8 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         let now = job.clock.now();
         windowed.control.deal((block.seq(start), block.seq(end - 1)), now, job.offered(end, now));
     }
-    let rows = Rows::new(block.row(start), n, block.stride, block.text);
+    let loses = planted::has(Fault::LostRow) && n > 1 && n == job.frame.batch * of && end == block.n;
+    let rows = Rows::new(block.row(start), n - usize::from(loses), block.stride, block.text);
     let upto = block.seq(if start + n == block.n { block.n } else { end } - 1);
     let outlet = task.outlet(step.network);
     let serial = task.serial(outlet);
@@ -26,7 +28,7 @@ pub fn deal(task: &mut Task, index: usize, of: usize, step: &mut Step) -> Result
         jumbo.clear();
         // Injectors deal event by event, as Viper's do: every `of`-th one, where they lie.
         let first = (of + index - start % of) % of;
-        jumbo.rows = Rows { n: n.saturating_sub(first).div_ceil(of), stride: of * rows.stride, ..rows };
+        jumbo.rows = Rows { n: rows.n.saturating_sub(first).div_ceil(of), stride: of * rows.stride, ..rows };
         jumbo.rows.start = rows.start.wrapping_add(first * rows.stride);
         jumbo.started = job.clock.now();
         jumbo.last = start + n == block.n;
