@@ -8,6 +8,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `runs.html` | every run, and when each way ran last | `views/overview.py` |
 | `inputs.html`, `<run id>/inputs.html` | the inputs of the latest run, and of each run | `views/inputs.py` |
 | `performance.html`, `<run id>/performance.html` | the speed of a run | `views/performance.py` |
+| `finds.html`, `finds/<app>/<digest>.html` | what searches for faults found, and each find | `views/find.py` |
 | `benchmarks.html` | the results of `make bench` | `infra/benchmarks` |
 | `<run id>/index.html` | the outcome of a run | `views/outcome.py`, `views/run.py` |
 | `<run id>/<cell>.html` | the evidence on a cell | `views/cell.py` |
@@ -50,6 +51,7 @@ from reports.views.beside import Beside, before
 from reports.views.built import Built
 from reports.views.cell import CellView
 from reports.views.data_docs import DataDocs
+from reports.views.find import FindView
 from reports.views.hosts import FACTS
 from reports.views.inputs import Inputs
 from reports.views.lanes import lanes
@@ -63,6 +65,7 @@ from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
+from streaming_core.search.find import Find
 
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 LAMPS = {"green": "✓", "amber": "!", "red": "✗", "soft": "○"}  # the colors of a run
@@ -222,6 +225,15 @@ class Pages:
         """The inputs of a run, their checks, and rows set aside."""
         return self.render("inputs.html", place or Place("../"), run=run, inputs=Inputs.of(run))
 
+    def find(self, find: Find) -> str:
+        """A find: its events, expected beside actual, and its test."""
+        view = FindView.of(find)
+        return self.render("find.html", Place("../../", "Finds"), view, view=view)
+
+    def finds(self, finds: Sequence[Find]) -> str:
+        """The list of finds, the newest first."""
+        return self.render("finds.html", Place(here="Finds"), finds=finds[::-1])
+
     def data_docs(self) -> str:
         """The first page of the Data Docs: whether the expectations of every data set held in the last runs."""
         suite_names = {path.stem for path in (self.reports / "data_docs" / "expectations").glob("*.html")}
@@ -322,7 +334,8 @@ class Pages:
         """
         variables: dict[str, Any] = {"pages": entries(self.history.home, place.here), "glossary": place.glossary}
         variables |= {"root": place.root, "here": place.here}
-        variables |= {"of_cell": place.of_cell, "of_run": place.of_run, "of_origin": place.of_origin}
+        links = (place.of_cell, place.of_run, place.of_find, place.of_origin)
+        variables |= {link.__name__: link for link in links}
         for view in views:
             variables |= {field.name: getattr(view, field.name) for field in fields(view)}  # type: ignore[arg-type]
         variables |= values

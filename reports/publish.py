@@ -14,10 +14,13 @@ from reports.attachment import attachment
 from reports.history.load import History
 from reports.history.run import Run
 from reports.pages import Pages
-from reports.site import DATA_DOCS, DOCS, GLOSSARY, HERE, Place, beside_name, file_name, write
+from reports.site import DATA_DOCS, DOCS, FINDS, GLOSSARY, HERE, Place, beside_name, file_name, find_name, write
 from reports.views.beside import before
+from reports.views.cell import smallest
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
+from streaming_core.search import find
+from streaming_core.search.find import Find
 from streaming_core.storage import below, held, json_text
 
 
@@ -36,6 +39,7 @@ def publish(home: Home, run_id: str) -> Run:
     _write(home, [(DATA_DOCS, pages.data_docs())])  # first: menus link only to pages that exist
     _write(home, _of_run(pages, run))
     performance(home, pages)
+    finds(home, pages, [small for cell in run.cells if (small := smallest(run, cell))])
     return run
 
 
@@ -71,6 +75,20 @@ def performance(home: Home, pages: Pages | None = None) -> None:
     for name, text in (("index.html", pages.index), ("runs.html", pages.runs)):
         with held(home.reports / name):
             write(home.reports / name, text())
+
+
+def finds(home: Home, pages: Pages | None = None, of_cells: Iterable[Find] = ()) -> list[Find]:
+    """Write the list of finds, and a page for each, and for those of cells.
+
+    Returns:
+        The finds in the list, the oldest first.
+    """
+    pages = pages or Pages(History(home))
+    there = [one for folder in sorted(home.all_finds.glob("*")) for one in find.finds(folder)]
+    there.sort(key=lambda one: one.time)
+    _write(home, ((find_name(one.app, one.digest), pages.find(one)) for one in (*there, *of_cells)))
+    _write(home, [(FINDS, pages.finds(there))])
+    return there
 
 
 def _write(home: Home, files: Iterable[tuple[str, str]]) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from reports.history.cell import Cell
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
+from streaming_core.search.find import Find
 from streaming_core.storage import write_text
 
 
@@ -28,6 +29,7 @@ class Entry(NamedTuple):
 
 DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.html"
 GLOSSARY = "docs/glossary.html"
+FINDS = "finds.html"
 HERE = Path(__file__).parent
 # A project has no suites, and so no page of them (copier.yml).
 HAS_SUITES = any((HERE.parent / "docs" / "benchmarks").glob("*.json"))
@@ -37,6 +39,7 @@ MENU = (
     Entry("Runs", "runs.html"),
     Entry("Inputs", "inputs.html"),
     Entry("Performance", "performance.html"),
+    Entry("Finds", FINDS),
     *BENCHMARKS,
     Entry("Expectations", DATA_DOCS, "The first run makes this page."),
     Entry("Warehouse", DBT, "The first run that builds the warehouse makes this page."),
@@ -64,6 +67,10 @@ class Place:
     def of_cell(self, cell: Cell) -> str | None:
         """The link to the page of a cell; None if the page cannot link to it."""
         return f"{self.root}{cell.run_id}/{cell.name}.html"
+
+    def of_find(self, find: Find) -> str | None:
+        """The link to the page of a find; None if the page cannot link to it."""
+        return self.root + find_name(find.app, find.digest)
 
     def of_origin(self, origin: str) -> str | None:
         """The link to Airflow's page of a run, beside which Airflow serves these pages; None if there is none."""
@@ -95,6 +102,10 @@ class SingleFile(Place):
 
     def of_run(self, run_id: str) -> str | None:
         """None: no other run is beside a mailed file."""
+        return None
+
+    def of_find(self, find: Find) -> str | None:
+        """None: no find is beside a mailed file."""
         return None
 
     def of_origin(self, origin: str) -> str | None:
@@ -138,6 +149,11 @@ def write(path: Path, text: str) -> None:
 def file_name(run_id: str) -> str:
     """The name of a run as one file (attachment.py), in any folder."""
     return f"lockstep-{run_id}.html"
+
+
+def find_name(app: str, digest: str) -> str:
+    """The path of the page of a find below the reports."""
+    return f"finds/{app}/{digest}.html"
 
 
 def beside_name(run_id: str) -> str:

@@ -7,11 +7,9 @@ a value are left out.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +18,15 @@ from markupsafe import Markup
 from reports import reproduce, times
 from reports.history.cell import Cell
 from reports.history.run import Run
-from reports.history.text import NOTHING, human_rate, lines, words
+from reports.history.text import human_rate, lines, words
+from reports.views.find import FindView
+from reports.views.rows import marked
 from reports.views.tasks import Tasks
 from streaming_core.engines import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.report import LOG, InjectedFault, Threads
+from streaming_core.search.find import SHRUNK, Find, finds
 from streaming_core.storage import left_json
 
 LOG_LINES = 12  # of a failed cell's log
@@ -98,6 +99,7 @@ class CellView:
         commands: the shell commands that reproduce it (reproduce.py).
         facts: name and value of all that is known of its execution.
         engine: the other engine that ran it; None for an executor of Lockstep.
+        small: the smallest case that differs in the same way; None if nobody made one.
     """
 
     cell: Cell
@@ -109,6 +111,7 @@ class CellView:
     commands: list[str]
     facts: list[tuple[str, object]]
     engine: Engine | None
+    small: FindView | None
 
     @classmethod
     def of(cls, run: Run, cell: Cell) -> CellView:
@@ -126,7 +129,13 @@ class CellView:
             commands=reproduce.commands(run, cell, report),
             facts=list(_facts(cell, report, exit_record)),
             engine=engine_of(cell, report) if cell.is_of_other_engine else None,
+            small=FindView.of(small) if (small := smallest(run, cell)) else None,
         )
+
+
+def smallest(run: Run, cell: Cell) -> Find | None:
+    """The smallest case that differs as a cell did; None if nobody made one."""
+    return next(iter(finds(run.attempts(cell) / SHRUNK)), None)
 
 
 def _logs(attempt: Path) -> list[tuple[str, list[str]]]:
@@ -165,42 +174,14 @@ def _differences(cell: Cell) -> Iterator[Difference]:
                 row["kind"],
                 row["seq"],
                 row["sub"],
-                *_marked(row["expected"], row["actual"]),
-                _marked(row["event"], None)[0],
+                *marked(row["expected"], row["actual"]),
+                marked(row["event"], None)[0],
             )
             for row in violations
         ]
         total = sum(checks.get(check, {}).get(name) or 0 for name in COUNTS)
         noun = "rows that break it" if check.startswith("invariant:") else "differing rows"
         yield Difference(check, rows, f"{max(total, len(rows)):,} {noun}")
-
-
-def _marked(expected: str | None, actual: str | None) -> tuple[Markup | str, Markup | str]:
-    """Two rows as `name: value` lines, the values that differ marked."""
-    left, right = _fields(expected), _fields(actual)
-    if left is None or right is None:
-        shown = [_plain(row) if row is not None else text for row, text in ((left, expected), (right, actual))]
-        return shown[0] or NOTHING, shown[1] or NOTHING
-    return _plain(left, right), _plain(right, left)
-
-
-def _fields(text: str | None) -> dict | None:
-    try:
-        value = json.loads(text or "")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _plain(row: dict[str, Any], other: dict | None = None) -> Markup:
-    """A row as `name: value` lines. Values that the other row does not share are marked."""
-    out = []
-    for name, value in row.items():
-        shown = escape(json.dumps(value, ensure_ascii=False))
-        if other is not None and (name not in other or other[name] != value):
-            shown = f"<mark>{shown}</mark>"
-        out.append(f"{escape(name)}: {shown}")
-    return Markup("\n".join(out))
 
 
 def _seed(facts: dict[str, Any]) -> object:

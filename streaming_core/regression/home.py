@@ -51,7 +51,12 @@ class Home:
 
     def finds(self, app: str) -> Path:
         """Folder of the finds of an application, one folder for each."""
-        return below(self.root / "finds", app)
+        return below(self.all_finds, app)
+
+    @property
+    def all_finds(self) -> Path:
+        """Folder of the folders of finds, one for each application."""
+        return self.root / "finds"
 
     def run(self, run_id: str) -> Path:
         """Folder of one run of the matrix."""

@@ -5,7 +5,7 @@
 | `case.json`, `events.parquet` | the case (`case.py`) |
 | `workload/`, `oracle/`, `run/` | the events, the oracle's result, and that of the run that differs |
 | `find.json` | the fields of `Find` |
-| `test_found_<digest>.py` | a test for pytest, which fails until the fault is mended |
+| `test_found_<digest>.py` | a test for pytest, which fails until the fault is fixed |
 
 Start at `write`.
 """
@@ -31,11 +31,13 @@ from streaming_core.errors import BadInput
 from streaming_core.run import provenance, recording
 from streaming_core.run.way import RunSpec
 from streaming_core.search.case import Case, Symptom
-from streaming_core.search.laboratory import Laboratory
+from streaming_core.search.laboratory import LOOP, Laboratory
 from streaming_core.search.replay import RUN, Invariants, Replay, replay
 from streaming_core.storage import left_json
 
 FILE = "find.json"
+SHRUNK = "shrunk"  # in the folder of a red cell, the folder of its find
+_FOLDERS = {RUN: "run", LOOP: "run"}  # of a trial: their names in the folder of a find
 _MOST_EVENTS = 50  # of a case whose event at fault is worth a search
 
 
@@ -94,9 +96,26 @@ class Find:
     @property
     def sentence(self) -> str:
         """The find as people read it."""
-        size = f"{self.events} event{'s' * (self.events != 1)}"
-        threads = f" on {self.threads} thread{'s' * (self.threads != 1)}" if self.symptom.needs_run else ""
-        return f"{self.app}, {size}{threads}: {self.symptom.sentence}"
+        return f"{self.app}, {self.size}: {self.symptom.sentence}"
+
+    @property
+    def size(self) -> str:
+        """`3 events on 2 threads`."""
+        events = f"{self.events} event{'s' * (self.events != 1)}"
+        return f"{events} on {self.threads} thread{'s' * (self.threads != 1)}" if self.symptom.needs_run else events
+
+    @property
+    def at(self) -> str:
+        """What is at fault: `operator count (wc.py:80), event 4`."""
+        place = f" ({self.place})" if self.operator and self.place else self.place or ""
+        parts = [f"operator {self.operator}{place}" if self.operator else place]
+        parts += [f"event {self.event}"] if self.event is not None else []
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def how_often(self) -> str:
+        """How often it shows."""
+        return "every trial" if self.rate >= 1 else f"{self.rate:.0%} of the trials, because it needs luck of timing"
 
     @property
     def command(self) -> str:
@@ -176,17 +195,17 @@ def write(
         )
         if finds is not None:
             folder = stack.enter_context(storage.atomic_directory(target))
-            _fill(folder, case, find, root / "shown")
+            for name in ("workload", "oracle", RUN, LOOP):
+                if (root / "shown" / name).exists():
+                    shutil.copytree(root / "shown" / name, folder / _FOLDERS.get(name, name))
+            fill(folder, case, find)
     return find
 
 
-def _fill(folder: Path, case: Case, find: Find, shown: Path) -> None:
-    """Write the files of a find."""
-    for name, there in (("workload", "workload"), ("oracle", "oracle"), (RUN, "run"), ("loop", "run")):
-        if (shown / name).exists():
-            shutil.copytree(shown / name, folder / there)
+def fill(folder: Path, case: Case, find: Find) -> None:
+    """Write the files of a find and its case into a folder."""
     case.save(folder)
-    (folder / find.test.name).write_text(pytest_file(case))
+    (folder / find.test.name).write_text(pytest_file(case, find.at))
     about = dataclasses.asdict(find)
     del about["folder"]
     storage.write_json(folder / FILE, about)
@@ -277,8 +296,8 @@ def way_text(way: dict[str, Any]) -> str:
     return ", ".join(words).replace("_", " ")
 
 
-def pytest_file(case: Case) -> str:
-    """The test of a case for pytest: a file that needs no other one."""
+def pytest_file(case: Case, at: str = "") -> str:
+    """The test of a case for pytest: a file that needs no other one. `at` says what is at fault."""
     assert case.symptom is not None
     rows = case.events.drop_columns(["seq"]).to_pylist()
     values: dict[str, Any] = {"app": case.spec.app}
@@ -296,7 +315,8 @@ def pytest_file(case: Case) -> str:
     lines = [
         f'"""Application {case.spec.app}, as `lockstep find` found it: {case.symptom.sentence}.',
         "",
-        "The test fails until the fault is mended, and guards against its return.",
+        *([f"At fault: {at}.", ""] if at else []),
+        "The test fails until the fault is fixed, and guards against its return.",
         '"""',
         "",
         *imports,

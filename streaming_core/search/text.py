@@ -156,10 +156,7 @@ def show(searched: Report, console: Console) -> None:
     """Print the outcome of a search."""
     for find in searched.finds:
         console.print(Text.assemble(("found", "bold red"), f": {find.sentence}"), soft_wrap=True)
-        at = [f"operator {find.operator}"] if find.operator else []
-        at += [f"event {find.event}"] if find.event is not None else []
-        facts = {"way": way_text(find.way), "at": ", ".join(at), "source": find.place or ""}
-        facts |= {"rate": f"{find.rate:.0%} of trials"} if find.rate < 1 else {}
+        facts = {"way": way_text(find.way), "at fault": find.at, "shown by": find.how_often}
         facts |= {"folder": str(find.folder), "again": find.command, "test": str(find.test)}
         console.print(_columns([(Text(f"  {name}", "dim"), value) for name, value in facts.items() if value]))
         if find.differences:

@@ -38,7 +38,7 @@ def test_find_names_operator_event_and_rows(tally_find):
     assert Case.load(tally_find.folder).digest == tally_find.digest
 
 
-def test_test_of_a_find_fails_until_the_fault_is_mended(tally_find, monkeypatch):
+def test_test_of_a_find_fails_until_the_fault_is_fixed(tally_find, monkeypatch):
     monkeypatch.setenv("TALLY_FAULT", "1")
     with pytest.raises(AssertionError, match="votes: expected 3, got 4"):
         run_test(tally_find)
