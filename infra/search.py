@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming_core.search.find import Find
-
 from infra.gate.pairs import Budget, OutOfTime, alone
 from infra.hosts.lock import hold
 from jobs.command import run_stage
@@ -37,9 +35,11 @@ from streaming_core.process import ending
 from streaming_core.regression import warehouse
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import find_cell
 from streaming_core.run.way import RunSpec
 from streaming_core.search import corpus, find, search, shrinking
 from streaming_core.search.case import Case
+from streaming_core.search.find import Find
 from streaming_core.search.laboratory import Laboratory
 from streaming_core.storage import canonical_json, left_json
 
@@ -78,11 +78,14 @@ def shrink_cells(home: Home, run_id: str, cells: list[dict], budget: Budget, say
     for number, cell in enumerate(todo):
         try:
             with alone(f"{NAME} {cell['cell']}", say, budget), Laboratory() as laboratory:
-                left = budget.ends - time.monotonic()
+                budget.check()
                 say(f"making {cell['cell']} smaller")
-                shrink_cell(home, run_id, cell, laboratory, max(left / (len(todo) - number), min(left, LEAST)), say)
+                seconds = budget.ends - time.monotonic()
+                share = max(seconds / (len(todo) - number), min(seconds, LEAST))
+                shrink_cell(home, run_id, cell, laboratory, share, say)
         except OutOfTime:
-            say(f"no time to make {len(todo) - number} red cells smaller; raise find_minutes")
+            left = len(todo) - number
+            say(f"no time to make {left} red cell{'s' * (left > 1)} smaller; raise find_minutes")
             return
         except BadInput as error:  # the application changed meanwhile, or runs on no events
             say(f"{cell['cell']} stays as it is: {error}")
@@ -180,7 +183,7 @@ def _row(one: Find) -> dict[str, Any]:
     size = f"{one.events} event{'s' * (one.events != 1)}"
     threads = f" on {one.threads} thread{'s' * (one.threads != 1)}" if one.symptom.needs_run else ""
     return {
-        "cell": f"{one.app}.find.{one.digest}",
+        "cell": find_cell(one.app, one.digest),
         "app": one.app,
         "kind": one.symptom.kind,
         "name": one.symptom.name,

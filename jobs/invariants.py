@@ -202,10 +202,10 @@ def beside(app: App) -> Iterator[Callable[[Results], list[list[str]]] | None]:
         return
     with ExitStack() as sessions, ThreadPoolExecutor(1) as background:
         starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep find")))
-        yield lambda results: _broken(starting.result(), app, results)
+        yield lambda results: broken(starting.result(), app, results)
 
 
-def _broken(spark: SparkSession, app: App, results: Results) -> list[list[str]]:
+def broken(spark: SparkSession, app: App, results: Results) -> list[list[str]]:
     """The names of the invariants that each result breaks. Its folder has `workload` and `oracle`."""
     queries, views = list[Query](), {}
     for number, (case, folder) in enumerate(results):

@@ -65,7 +65,9 @@ class Place:
         return self.root + GLOSSARY
 
     def of_cell(self, cell: Cell) -> str | None:
-        """The link to the page of a cell; None if the page cannot link to it."""
+        """The link to the page of a cell or of a find; None if the page cannot link to it."""
+        if cell.find:
+            return f"{self.root}{cell.find['folder']}.html"
         return f"{self.root}{cell.run_id}/{cell.name}.html"
 
     def of_find(self, find: Find) -> str | None:

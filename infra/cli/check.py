@@ -1,4 +1,4 @@
-"""`lockstep check`: check an application in about half a minute, on few events.
+"""`lockstep check`: check an application in less than a minute, on few events.
 
 The command does what a regression does, in a temporary folder, without Airflow, history and pages. It shows no speeds:
 so few events say nothing about them.
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +31,13 @@ from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, R
 from streaming_core.storage import write_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
     from reports.history import Run
+    from streaming_core.search.case import Case
+    from streaming_core.search.search import Report
 
 # So that the events are split between threads and batches in many ways.
 THREADS, BATCHES = [1, 2, 3], [16]
@@ -51,14 +58,19 @@ def check(
     ] = None,
     mapping: Columns = None,
     settings: Settings = None,
+    seconds: Annotated[
+        float, typer.Option("--search", min=0.0, metavar="SECONDS", help="Seconds of a search for faults; 0 = none.")
+    ] = 10.0,
     as_json: Json = False,
 ) -> int:
-    """Check an application in about half a minute, on few events.
+    """Check an application in less than a minute, on few events.
 
     The command generates events, or takes yours from --data. It runs both oracles, and runs the
     application on 1, 2 and 3 threads with every executor that fits it. It
-    compares each result and checks the invariants. It keeps no files and
-    measures no speed. It exits with 1 unless every cell is equal.
+    compares each result and checks the invariants. Then it searches for
+    faults on other inputs, as `lockstep find` does. It keeps no files and
+    measures no speed. It exits with 1 unless every cell is equal and the
+    search finds nothing.
 
     Examples:
         lockstep check wc
@@ -70,6 +82,8 @@ def check(
     from reports.history import History
     from streaming_core.importing import form
     from streaming_core.regression import matrix
+    from streaming_core.search import text
+    from streaming_core.search.replay import Replay
 
     params = parameters(name, None, settings)
     console = Console(stderr=as_json, highlight=False)
@@ -98,14 +112,40 @@ def check(
         validate_outputs.judge_cells(starting.result(), home, run_id)
         load_metrics.work(home, run_id)
         run = History(home).run(run_id)
+        status.update(f"searching for faults on other inputs, for {seconds:.0f} s")
+        report, cases = _search(home, name, seconds, home.imported(IMPORT) if data else None, starting.result())
     invariants = list(registry.load(name).holds("total", params))
+    green = run.green and not cases
     if as_json:
         cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
         result = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
-        print(json.dumps(result | {"green": run.green, "sentence": run.sentence, "cells": cells}, indent=1))
+        result |= {"green": green, "sentence": run.sentence, "cells": cells, "search": text.report(report)}
+        print(json.dumps(result, indent=1))
     else:
-        _show(console, run, about, outputs, invariants)
-    return 0 if run.green else 1
+        headers = {about[0]: about[1], "oracles": f"{outputs:,} outputs; the interpreted and the compiled oracle agree"}
+        headers["invariants"] = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
+        _show(console, run, headers | {"search": report.sentence})
+        for case, reason in cases:
+            console.print()
+            text.show_case(case, Replay(case.symptom, reason, 1), console)
+            console.print(f"to keep it as a page and a test, type `lockstep find {name}`", markup=False, soft_wrap=True)
+    return 0 if green else 1
+
+
+def _search(
+    home: Home, name: str, seconds: float, source: Path | None, spark: SparkSession
+) -> tuple[Report, list[tuple[Case, str]]]:
+    """Search for faults on other inputs; returns what was tried, and the cases with their reasons."""
+    from jobs.invariants import broken
+    from streaming_core.search import search
+    from streaming_core.search.case import Case
+
+    app = registry.load(name)
+    invariants = partial(broken, spark, app) if app.invariants else None
+    if not seconds:
+        return search.Report(name, 0), []
+    report = search.search(name, home.corpus(name), home.finds(name), seconds, source=source, invariants=invariants)
+    return report, [(Case.load(one.folder), one.reason) for one in report.finds]
 
 
 def _import(home: Home, name: str, params: dict[str, Any], data: list[str], mapping: list[str]) -> dict[str, Any]:
@@ -189,17 +229,12 @@ def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
         write_json(attempt / "exit.json", {"exit_code": 1, "error": str(error)})
 
 
-def _show(console: Console, run: Run, events: tuple[str, str], outputs: int, invariants: list[str]) -> None:
+def _show(console: Console, run: Run, headers: dict[str, str]) -> None:
     from infra.cli.summary import STYLES
     from reports.pages import MARKS
     from streaming_core.regression.matrix import omissions
 
-    names = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
-    for title, text in (
-        events,
-        ("oracles", f"{outputs:,} outputs; the interpreted and the compiled oracle agree"),
-        ("invariants", names),
-    ):
+    for title, text in headers.items():
         console.print(f"{title:<11}{text}", soft_wrap=True)
     ways: dict[tuple[str, str], dict[int, Text]] = {}
     for cell in run.cells:

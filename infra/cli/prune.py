@@ -30,6 +30,7 @@ def prune(
 
     Figures, verdicts and pages of all runs stay. Outputs stay for the last
     seven green runs, and for a red run until you acknowledge its red cells.
+    An acknowledged find of the search for faults goes once it no longer shows.
 
     Examples:
         lockstep prune --dry-run

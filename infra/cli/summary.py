@@ -74,7 +74,7 @@ def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
 
 
 def _summary(run: Run) -> Iterator[Text]:
-    """The sentences about the run: whether it is right, its build, its speed, its speed beside another build."""
+    """The sentences about the run: whether it is right, its build, its speed, the speed gate, the search for faults."""
     yield Text(f"\n{run.sentence}", COLORS[run.color])
     if run.build == "unknown":
         yield Text("The build is unknown: git finds no commit at the root of the checkout", "yellow")
@@ -83,6 +83,8 @@ def _summary(run: Run) -> Iterator[Text]:
         yield Text(run.speed_sentence, "yellow" if slower else "dim")
     if run.gate_sentence:
         yield Text(run.gate_sentence, "yellow" if run.gated else "dim")
+    if run.searched.sentence:
+        yield Text(run.searched.sentence, "dim")
 
 
 def cell_table(run: Run) -> Table:
@@ -148,6 +150,8 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "sentence": run.sentence,
         "speed": run.speed_sentence,
         "gate": run.gate_sentence,
+        "search": run.searched.sentence,
+        "finds": [find.find for find in run.finds],
         "counts": run.counts,
         "cells": [
             {

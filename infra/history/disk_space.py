@@ -7,6 +7,9 @@ never lists raw results, reports, and the plan, specs and exit codes of a run. I
 - every red run, as evidence, until each of its red cells is acknowledged;
 - every run without verdicts, which is in progress or died. Its workloads and oracles stay, whatever their size.
 
+A find of the search for faults stays until a later search of its application no longer shows it, and it is acknowledged
+in every run that has it. Finds of no run stay. A corpus bounds itself (`streaming_core/search/corpus.py`).
+
 `free` removes these, and by the rules of the DAG `retention`
 
 | kind | rule |
@@ -34,11 +37,12 @@ from jobs.run_folder import names_in
 from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.status import status_of
-from streaming_core.regression.verdict import Verdict, is_green
+from streaming_core.regression.verdict import Verdict, find_cell, is_green
+from streaming_core.regression.warehouse import rows
 from streaming_core.run.folder import PUBLISHED, WORK
 from streaming_core.storage import left_json
 
-KINDS = ("runs", "workloads", "oracle", "builds", "logs", "spark-scratch")
+KINDS = ("runs", "finds", "workloads", "oracle", "builds", "logs", "spark-scratch")
 DAY = 86400
 GREEN_RUNS_KEPT = 7
 
@@ -56,7 +60,7 @@ class Item:
 
 
 def removable(home: Home, cache_bytes: int) -> list[Item]:
-    """List everything removable: runs first, then caches, oldest first."""
+    """List everything removable: runs and finds first, then caches, oldest first."""
     runs = sorted(path for path in _folders(home.root / "runs") if RUN_ID.fullmatch(path.name))
     known = {run.name: verdicts(home, run.name) for run in runs}
     green = {name: None if by_cell is None else _is_green(by_cell) for name, by_cell in known.items()}
@@ -73,7 +77,24 @@ def removable(home: Home, cache_bytes: int) -> list[Item]:
         for attempt in sorted(run.glob("*/attempt-*")):
             items += [Item(attempt / n, size(attempt / n), reason) for n in OUTPUTS if _is_folder(attempt / n)]
     needed = {address for run in runs if green[run.name] is None for address in _addresses(run)}
+    items += _fixed(home, [run.name for run in runs], acknowledged)
     return items + _beyond(home, cache_bytes, needed)
+
+
+def _fixed(home: Home, run_ids: list[str], acknowledged: Container[tuple[str, str]]) -> Iterator[Item]:
+    """The acknowledged finds that the last search of their application no longer showed."""
+    showed: dict[str, list[str]] = {}  # by find, the runs that have it
+    searched: dict[str, str] = {}  # by application, the last run that searched it
+    for run_id in run_ids:
+        searched |= {row["app"]: run_id for row in rows(home, "searches", run_id) or []}
+        for row in rows(home, "finds", run_id) or []:
+            showed.setdefault(row["cell"], []).append(run_id)
+    for app in _folders(home.root / "finds"):
+        for folder in _folders(app):
+            runs = showed.get(find_cell(app.name, folder.name), [])
+            is_fixed = bool(runs) and runs[-1] < searched.get(app.name, "")
+            if is_fixed and all((run_id, find_cell(app.name, folder.name)) in acknowledged for run_id in runs):
+                yield Item(folder, size(folder), "an acknowledged find that no longer shows")
 
 
 def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:

@@ -69,7 +69,7 @@ class Outcome:
             tiles=tiles(results),
             panels=panels(cells),
             dated=len({cell.run_id for cell in cells}) > 1,
-            acknowledged=any(cell.acknowledged for cell in cells),
+            acknowledged=any(cell.acknowledged for cell in (*cells, *red)),
             others=others(cells),
         )
 

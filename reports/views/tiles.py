@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from reports.history.cell import Cell
@@ -63,7 +64,17 @@ def tiles(results: Results) -> list[Tile]:
             "#speed",
             "open" if slower else "",
         ),
+        *_searched(results),
     ]
+
+
+def _searched(results: Results) -> Iterator[Tile]:
+    """The tile of the search for faults, if there was one."""
+    searched, finds = results.searched, len(results.finds)
+    if searched.rows or finds:
+        share = f", {searched.share} of branches" if searched.share else ""
+        tried = f"{searched.total('inputs'):,} inputs in {searched.total('ways'):,} ways{share}"
+        yield Tile("✗" if finds else "✓", str(finds), "found by search", tried, "#search", "bad" if finds else "good")
 
 
 def _words(cells: list[Cell]) -> str:

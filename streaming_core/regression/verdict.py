@@ -84,6 +84,11 @@ def judge(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
     return Verdict("not_run", _finding(checks, "equal") or "not all checks found the results equal")
 
 
+def find_cell(app: str, digest: str) -> str:
+    """The name of a find as a red cell; `digest` is that of its case."""
+    return f"{app}.find.{digest}"
+
+
 def of_find(find: Row) -> Verdict:
     """The verdict on a find, from its row of the raw table `finds`."""
     return Verdict(OF_SYMPTOMS.get(find["kind"], "failed"), find["reason"])
