@@ -22,7 +22,7 @@ _SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_
 
 @dataclass(frozen=True)
 class Overlay:
-    """A copy of the checkout, with a LOCKSTEP_HOME of its own.
+    """A checkout.
 
     Attributes:
         root: Its folder.
@@ -36,7 +36,7 @@ class Overlay:
         """Run its Python with these arguments, in its folder."""
         # The first entry of `sys.path` is this folder, so the copy comes before the checkout that .venv names.
         command = ["infra/setup/environment", ".venv/bin/python", *arguments]
-        variables = {**os.environ, "LOCKSTEP_HOME": str(self.root / "home"), **self.variables}
+        variables = {**os.environ, **self.variables}
         return subprocess.run(
             command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=seconds, check=False
         )
@@ -60,12 +60,17 @@ def build() -> Path:
 
 
 @contextmanager
-def of_checkout(runtime: Path = ROOT / RUNTIME, apply: Callable[[Path], None] | None = None) -> Iterator[Overlay]:
+def of_checkout(
+    runtime: Path = ROOT / RUNTIME,
+    apply: Callable[[Path], object] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Overlay]:
     """A copy of the tracked and the new files, for the duration of the block.
 
     Args:
         runtime: Its runtime.
-        apply: Changes the copy.
+        apply: Changes the files below a folder.
+        variables: What its commands need in their environment.
     """
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, stdout=-1, check=True)
     with tempfile.TemporaryDirectory(prefix="lockstep-planted-") as folder:
@@ -79,5 +84,5 @@ def of_checkout(runtime: Path = ROOT / RUNTIME, apply: Callable[[Path], None] | 
         shutil.copy2(runtime, root / RUNTIME)
         if apply is not None:
             apply(root)
-        yield Overlay(root)
+        yield Overlay(root, {"LOCKSTEP_HOME": str(root / "home"), **(variables or {})})
 
