@@ -25,17 +25,17 @@ from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.run.way import RunSpec, executors_of
-from streaming_core.search import draws, find, scenario, shrinking, ways
+from streaming_core.search import draws, find, scenario, ways
 from streaming_core.search.case import Case, Symptom
 from streaming_core.search.corpus import Corpus
 from streaming_core.search.draws import Input
 from streaming_core.search.find import Find
 from streaming_core.search.laboratory import LOOP, PROPERTIES, Examination, Laboratory
 from streaming_core.search.replay import Invariants
+from streaming_core.search.shrinking import Judge, shrink
 
 INPUTS, WAYS = 8, 5  # of a round; of an input
-MOST_SHRINKING = 120.0  # seconds
-LEAST_SHRINKING = 30.0  # seconds, even if the time is over
+SHRINKING = 120.0  # seconds that a find may take until it is small, even if the time is over
 _PATIENCE = 10.0  # seconds that a search waits at its end for the last invariants
 _POLL = 0.2  # seconds between two looks for a signal
 
@@ -88,7 +88,7 @@ class Search:
         source: Path | None = None,
         invariants: Invariants | None = None,
         say: Callable[[str], None] = lambda line: None,
-        clock: Callable[[], float] = time.monotonic,
+        shrinking: float = SHRINKING,
     ):
         """Prepare a search.
 
@@ -96,12 +96,12 @@ class Search:
             name: The application.
             corpus: The folder of its corpus.
             finds: The folder that gets a folder for each find; None: finds have no files.
-            seconds: The time for the search. To shrink a find may take LEAST_SHRINKING longer.
+            seconds: The time for the search.
             seed: Chooses the draws.
             source: A workload or an import, whose events replace those of the generator.
             invariants: Checks the declared invariants; None leaves them out.
             say: Receives a line about each step.
-            clock: Returns the time in seconds.
+            shrinking: The seconds that a find may take, beyond the time, until it is small.
 
         Raises:
             BadInput: The application is unknown, or has neither generator nor events.
@@ -110,8 +110,14 @@ class Search:
         if source is None:
             self.app.check_generator()
         self._corpus = Corpus(corpus, registry.code_digest(self.app))
-        self._finds, self._source, self._invariants, self._say, self._clock = finds, source, invariants, say, clock
-        self._began = clock()
+        self._finds, self._source, self._invariants, self._say, self._shrinking = (
+            finds,
+            source,
+            invariants,
+            say,
+            shrinking,
+        )
+        self._began = time.monotonic()
         self._end = self._began + seconds
         self.report = Report(name, seed)
         self._known: list[Symptom] = []
@@ -132,7 +138,7 @@ class Search:
                 self._free.put(one)
             self._pool, self._beside = stack.enter_context(_pool(count)), stack.enter_context(_pool(1))
             self._try_known()
-            while self._clock() < self._end and not self._round():
+            while time.monotonic() < self._end and not self._round():
                 pass
             if not self._news and self._checking is not None and wait([self._checking[1]], _PATIENCE).done:
                 self._take(self._invariant_cases())
@@ -141,7 +147,7 @@ class Search:
 
     def _tell(self) -> None:
         report = self.report
-        report.seconds = self._clock() - self._began
+        report.seconds = time.monotonic() - self._began
         report.unreached = [place for number, place in self._every.items() if number not in self._branches]
         report.branches = len(self._every)
         report.reached = report.branches - len(report.unreached)
@@ -198,7 +204,7 @@ class Search:
             yield _result(future)
 
     def _examine(self, case: Case, specs: Sequence[RunSpec], checks: Sequence[str]) -> Examination | None:
-        if self._clock() >= self._end:
+        if time.monotonic() >= self._end:
             return None
         laboratory = self._free.get()
         try:
@@ -273,8 +279,8 @@ class Search:
                 self.report.finds.append(one)
                 self._known.append(one.symptom)
 
-    def _judge(self, case: Case) -> shrinking.Judge:
-        return shrinking.Judge(self._laboratories[0], case, self._broken if self._invariants else None)
+    def _judge(self, case: Case) -> Judge:
+        return Judge(self._laboratories[0], case, self._broken if self._invariants else None)
 
     def _take(self, suspects: Sequence[Case]) -> None:
         """Shrink the first of the cases that go wrong, and write its find."""
@@ -283,11 +289,10 @@ class Search:
         case, self._news = suspects[0], True
         assert case.symptom is not None
         self._say(f"found: {case.symptom.sentence}; making it smaller")
-        began = self._clock()
-        left = max(LEAST_SHRINKING, min(MOST_SHRINKING, self._end - began))
+        began = time.monotonic()
         judge = self._judge(case)
-        small = shrinking.shrink(case, judge, left, self._say)
-        about = {"seconds": began - self._began, "shrinking": self._clock() - began, "seed": self.report.seed}
+        small = shrink(case, judge, self._shrinking, self._say)
+        about = {"seconds": began - self._began, "shrinking": time.monotonic() - began, "seed": self.report.seed}
         self.report.finds.append(find.write(small, self._laboratories[0], self._finds, about, self._invariants))
 
 
