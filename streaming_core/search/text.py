@@ -108,10 +108,10 @@ def _columns(rows: Sequence[Sequence[Any]], header: Sequence[str] = ()) -> Table
 
 
 def _events(case: Case, marked: set[int | None]) -> Table:
-    """The events, those marked whose outputs differ."""
+    """The events, those marked at which it goes wrong."""
     names = case.events.column_names
     rows = [
-        [*map(shown, row.values()), Text("← its outputs differ" if row["seq"] in marked else "", "bold red")]
+        [*map(shown, row.values()), Text("← at fault" if row["seq"] in marked else "", "bold red")]
         for row in case.events.slice(0, _EVENTS).to_pylist()
     ]
     if (hidden := case.events.num_rows - len(rows)) > 0:
@@ -159,7 +159,11 @@ def show(searched: Report, console: Console) -> None:
         facts = {"way": way_text(find.way), "at fault": find.at, "shown by": find.how_often}
         facts |= {"folder": str(find.folder), "again": find.command, "test": str(find.test)}
         console.print(_columns([(Text(f"  {name}", "dim"), value) for name, value in facts.items() if value]))
-        if find.differences:
+        if find.folder.exists():
+            console.print(_events(Case.load(find.folder), {find.event}))
+        if not find.differences:
+            console.print(find.reason, soft_wrap=True, markup=False)
+        else:
             rows = [Difference(**one | {"columns": tuple(one["columns"])}) for one in find.differences]
             console.print(_differences(rows))
     console.print(f"{searched.app}: {searched.sentence}, {searched.seconds:.0f} s", soft_wrap=True, markup=False)
