@@ -23,6 +23,8 @@ from streaming_core.search import find
 from streaming_core.search.find import Find
 from streaming_core.storage import below, held, json_text
 
+STYLE = "style.css"
+
 
 def publish(home: Home, run_id: str) -> Run:
     """Write the pages of a run, and the pages that every run changes.
@@ -68,7 +70,7 @@ def performance(home: Home, pages: Pages | None = None) -> None:
     pages = pages or Pages(History(home))
     page, svgs = pages.performance()
     latest = pages.history.latest()
-    files = {"style.css": (HERE / "style.css").read_text(), **svgs, "performance.html": page}
+    files = {STYLE: (HERE / STYLE).read_text(), **svgs, "performance.html": page}
     files |= dict.fromkeys((DOCS, GLOSSARY), pages.docs())  # a reader of files has no documentation site beside them
     files["inputs.html"] = pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs")
     _write(home, files.items())
@@ -87,7 +89,7 @@ def finds(home: Home, pages: Pages | None = None, of_cells: Iterable[Find] = ())
     there = [one for folder in sorted(home.all_finds.glob("*")) for one in find.finds(folder)]
     there.sort(key=lambda one: one.time)
     _write(home, ((find_name(one.app, one.digest), pages.find(one)) for one in (*there, *of_cells)))
-    _write(home, [(FINDS, pages.finds(there))])
+    _write(home, [(FINDS, pages.finds(there)), (STYLE, (HERE / STYLE).read_text())])
     return there
 
 

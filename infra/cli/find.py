@@ -51,6 +51,8 @@ def find(
         lockstep find --case .lockstep/finds/wc/0123456789abcdef
     """
     from jobs.invariants import beside
+    from reports import publish
+    from reports.site import find_name
     from streaming_core.importing import form
     from streaming_core.search import search, text
 
@@ -78,8 +80,12 @@ def find(
             invariants=stack.enter_context(beside(app)),
             say=say,
         )
+    publish.finds(home)
     if as_json:
         print(json.dumps(text.report(report), indent=1))
     else:
         text.show(report, console)
+        for one in report.finds:
+            page = home.reports / find_name(one.app, one.digest)
+            console.print(f"page: {page}", soft_wrap=True, markup=False)
     return ExitCode.FAILED if report.finds else ExitCode.SUCCESS

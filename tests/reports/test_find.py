@@ -20,7 +20,7 @@ def test_page_of_a_find_shows_events_rows_command_and_test(home):
     assert "n: <mark>3</mark>" in page
     assert "n: <mark>4</mark>" in page
     assert "blue &lt;b&gt;" in page
-    assert "1 more rows differ" in page
+    assert "1 more row differs" in page
     assert wrong.command in page
     assert f"def test_found_{wrong.digest}():" in page
     plain = (home.reports / "finds" / "wc" / f"{crash.digest}.html").read_text()
