@@ -36,6 +36,6 @@ class Searched:
             return f"Search for faults: {self.note}" if self.note else ""
         inputs, ways, reached, branches = map(self.total, ("inputs", "ways", "reached", "branches"))
         apps = f"{len(self.rows)} application{'s' * (len(self.rows) != 1)}"
-        share = f", {self.share}" if self.share else ""
+        share = f" ({self.share})" if self.share else ""
         text = f"Search for faults: {inputs:,} inputs of {apps} in {ways:,} ways, {reached:,} of {branches:,} branches"
         return f"{text} reached{share}{f'; {self.note}' if self.note else ''}"

@@ -72,7 +72,7 @@ def _searched(results: Results) -> Iterator[Tile]:
     """The tile of the search for faults, if there was one."""
     searched, finds = results.searched, len(results.finds)
     if searched.rows or finds:
-        share = f", {searched.share} of branches" if searched.share else ""
+        share = f", {searched.share} of branches reached" if searched.share else ""
         tried = f"{searched.total('inputs'):,} inputs in {searched.total('ways'):,} ways{share}"
         yield Tile("✗" if finds else "✓", str(finds), "found by search", tried, "#search", "bad" if finds else "good")
 

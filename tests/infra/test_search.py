@@ -1,8 +1,11 @@
 """The search after a run: red cells get small cases, applications their turn, and finds are red cells of the run."""
 
+import itertools
 import json
 import time
 from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
-from streaming_core.search import find, search
+from streaming_core.search import find, search, shrinking
 from streaming_core.search.case import Case, Symptom
 from streaming_core.search.find import Find
 from streaming_core.search.replay import numbered
@@ -107,7 +110,7 @@ def test_state_keeps_a_find_until_a_search_no_longer_shows_it(home):
     assert [(cell.name, cell.run_id) for cell in latest.finds] == [(CELL, first)]
     assert not latest.green
     assert {row["app"] for row in latest.searched.rows} == {"gs", "wc"}
-    assert latest.searched.sentence.endswith("200 inputs of 2 applications in 1,000 ways, 18 of 20 branches reached, 90 %")
+    assert latest.searched.sentence.endswith("200 inputs of 2 applications in 1,000 ways, 18 of 20 branches reached (90 %)")
     searched(home, last)
     assert state(History(home)).green
     assert {row["app"] for row in rows(home, "searches", last)} == {"gs", "wc"}
@@ -134,10 +137,12 @@ def test_prune_removes_a_find_once_it_is_acknowledged_and_no_longer_shows(home):
 def test_red_cell_gets_its_small_case(tmp_path, monkeypatch):
     monkeypatch.setitem(registry._ELSEWHERE, "tally", "tests.streaming_core.search.tally")
     monkeypatch.setenv("TALLY_FAULT", "1")
+    monkeypatch.setattr(shrinking, "shrink", lambda case, *options: case.with_events(case.events.slice(0, 9)))
     home, run_id = Home(tmp_path), RUN_IDS[0]
     spec = RunSpec.parse({"app": "tally", "executor": "pooled", "threads": 2, "batch": 7, "repetitions": 3})
     names = [b"ann", b"", b"ann", b"bob"] * 20
     case = Case(spec, numbered(spec, [{"ts": ts, "name": name} for ts, name in enumerate(names)]))
+    home.workload("tally", "w").parent.mkdir(parents=True)
     case.write_workload(home.workload("tally", "w"))
     cells = [{"cell": name, "spec": spec.model_dump(mode="json"), "workload": "w"} for name in ("red", "right")]
     facts = [{"cell": "red", "verdict": "different"}, {"cell": "right", "verdict": "equal"}]
@@ -146,7 +151,7 @@ def test_red_cell_gets_its_small_case(tmp_path, monkeypatch):
     stage.shrink_cells(home, run_id, cells, Budget(time.monotonic() + 20, ""), lines.append)
     [small] = find.finds(home.cell(run_id, "red") / stage.SHRUNK)
     assert (small.symptom, small.threads) == (Symptom("result", "outputs"), 2)
-    assert small.events == 3
+    assert small.events == 9
     assert not (home.cell(run_id, "right") / stage.SHRUNK).exists()
     lines.clear()
     stage.shrink_cells(home, run_id, cells, Budget(time.monotonic() + 20, ""), lines.append)
@@ -162,9 +167,15 @@ def test_search_without_time_says_so_and_shrinks_nothing(home):
 
 
 def test_run_searches_its_applications_and_publishes_what_was_tried(tmp_path, monkeypatch):
+    run = search.search
+
+    def short(app: str, corpus: Path, finds: Path, seconds: float, **options: Any) -> search.Report:
+        return run(app, corpus, finds, 8, clock=itertools.count().__next__, **options)  # a second each look
+
+    monkeypatch.setattr(search, "search", short)
     monkeypatch.setattr(stage, "beside", lambda app: nullcontext())
     home = Home(tmp_path)
-    past_runs.add(home, LAST, kinds={"wc": "dataflow"}, find_minutes=0.05)
+    past_runs.add(home, LAST, kinds={"wc": "dataflow"}, find_minutes=1.0)
     sentence = stage.work(home, LAST, lambda line: None)
     [row] = rows(home, "searches", LAST)
     assert (row["app"], row["inputs"] > 0, row["ways"] > row["inputs"]) == ("wc", True, True)
