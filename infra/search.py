@@ -39,14 +39,13 @@ from streaming_core.regression.verdict import find_cell
 from streaming_core.run.way import RunSpec
 from streaming_core.search import corpus, find, search, shrinking
 from streaming_core.search.case import Case
-from streaming_core.search.find import Find
+from streaming_core.search.find import SHRUNK, Find
 from streaming_core.search.laboratory import Laboratory
 from streaming_core.storage import canonical_json, left_json
 
 NAME = "search"
 LEAST = 30.0  # seconds of a search
 TRIALS = 50  # of a red cell, until it differs again
-SHRUNK = "shrunk"  # the folder of a red cell's small case
 
 
 def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
@@ -179,16 +178,14 @@ def keep(home: Home, run_id: str, report: search.Report, say: Callable[[str], No
 
 def _row(one: Find) -> dict[str, Any]:
     """The row of a find in the raw table `finds`."""
-    case = Case.load(one.folder)
-    size = f"{one.events} event{'s' * (one.events != 1)}"
-    threads = f" on {one.threads} thread{'s' * (one.threads != 1)}" if one.symptom.needs_run else ""
+    at = f", at {one.at}" if one.at else ""
     return {
         "cell": find_cell(one.app, one.digest),
         "app": one.app,
         "kind": one.symptom.kind,
         "name": one.symptom.name,
-        "reason": f"{size}{threads}: {one.symptom.sentence}",
-        "spec": canonical_json(case.spec.model_dump(mode="json")),
+        "reason": f"{one.size}: {one.symptom.sentence}{at}",
+        "spec": canonical_json(Case.load(one.folder).spec.model_dump(mode="json")),
         "events": one.events,
         "rate": one.rate,
         "folder": f"finds/{one.app}/{one.folder.name}",

@@ -67,7 +67,7 @@ class Place:
     def of_cell(self, cell: Cell) -> str | None:
         """The link to the page of a cell or of a find; None if the page cannot link to it."""
         if cell.find:
-            return f"{self.root}{cell.find['folder']}.html"
+            return self.root + find_name(cell.spec.app, cell.name.rpartition(".")[2])
         return f"{self.root}{cell.run_id}/{cell.name}.html"
 
     def of_find(self, find: Find) -> str | None:

@@ -22,11 +22,11 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
 from streaming_core.search import find, search, shrinking
-from streaming_core.search.case import Case, Symptom
+from streaming_core.search.case import Case, Kind, Symptom
 from streaming_core.search.find import Find
 from streaming_core.search.replay import numbered
 from streaming_core.storage import write_json
-from tests.reports import past_runs
+from tests.reports import past_finds, past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 
 CELL = "wc.find.0123456789abcdef"
@@ -40,16 +40,9 @@ def home(tmp_path) -> Home:
     return home
 
 
-def make_find(home: Home, kind: str = "result") -> Find:
-    """A find of wc in its folder, as far as rows need it."""
-    spec = RunSpec.parse({"app": "wc", "executor": "pooled", "threads": 2})
-    case = Case(spec, numbered(spec, [{"ts": 1, "line": b"a b"}]), Symptom(kind, "outputs"))
-    folder = home.finds("wc") / "0123456789abcdef"
-    folder.mkdir(parents=True)
-    case.save(folder)
-    about = dict.fromkeys(("operator", "place", "event"))
-    about |= {"way": {}, "params": {}, "origin": "", "reason": "1 row", "rate": 1.0, "build": "abc"}
-    return Find(folder, folder.name, "wc", case.symptom, events=1, threads=2, **about)
+def make_find(home: Home, kind: Kind = "result") -> Find:
+    """A find of wc."""
+    return past_finds.add(home.finds("wc"), digest="0123456789abcdef", build="abc", symptom=Symptom(kind, "outputs"))
 
 
 def searched(home: Home, run_id: str, app: str = "wc", finds: tuple[Find, ...] = ()) -> None:
@@ -62,16 +55,16 @@ def test_applications_searched_longest_ago_share_the_time(home):
     for app, last in (("gs", 2.0), ("sl", 3.0), ("wc", 1.0)):
         home.corpus(app).mkdir(parents=True)
         write_json(home.corpus(app) / "ledger.json", {"last": last})
-    write_json(make_find(home).folder / "find.json", {})
+    make_find(home)
     apps, now = ["gs", "sl", "wc", "fd"], time.monotonic()
-    assert [app for app, _ in stage.shares(home, apps, now + 2.5 * stage.LEAST)] == ["fd", "wc"]
+    assert [app for app, seconds in stage.shares(home, apps, now + 2.5 * stage.LEAST) if seconds] == ["fd", "wc"]
     shares = dict(stage.shares(home, apps, now + 1000))
     assert list(shares) == ["fd", "wc", "gs", "sl"]
     assert 240 < shares["fd"] <= 250
 
 
-def test_application_without_time_only_tries_its_finds_again(home, monkeypatch):
-    monkeypatch.setattr(find, "finds", lambda folder: [1] if folder == home.finds("wc") else [])
+def test_application_without_time_only_tries_its_finds_again(home):
+    make_find(home)
     shares = dict(stage.shares(home, ["gs", "fd", "wc"], time.monotonic() + stage.LEAST))
     assert {app: bool(seconds) for app, seconds in shares.items()} == {"fd": True, "wc": False}
 
@@ -110,7 +103,9 @@ def test_state_keeps_a_find_until_a_search_no_longer_shows_it(home):
     assert [(cell.name, cell.run_id) for cell in latest.finds] == [(CELL, first)]
     assert not latest.green
     assert {row["app"] for row in latest.searched.rows} == {"gs", "wc"}
-    assert latest.searched.sentence.endswith("200 inputs of 2 applications in 1,000 ways, 18 of 20 branches reached (90 %)")
+    assert latest.searched.sentence.endswith(
+        "200 inputs of 2 applications in 1,000 ways, 18 of 20 branches reached (90 %)"
+    )
     searched(home, last)
     assert state(History(home)).green
     assert {row["app"] for row in rows(home, "searches", last)} == {"gs", "wc"}
@@ -149,10 +144,10 @@ def test_red_cell_gets_its_small_case(tmp_path, monkeypatch):
     write_raw(home, "cells", run_id, facts)
     lines = []
     stage.shrink_cells(home, run_id, cells, Budget(time.monotonic() + 20, ""), lines.append)
-    [small] = find.finds(home.cell(run_id, "red") / stage.SHRUNK)
+    [small] = find.finds(home.cell(run_id, "red") / find.SHRUNK)
     assert (small.symptom, small.threads) == (Symptom("result", "outputs"), 2)
     assert small.events == 9
-    assert not (home.cell(run_id, "right") / stage.SHRUNK).exists()
+    assert not (home.cell(run_id, "right") / find.SHRUNK).exists()
     lines.clear()
     stage.shrink_cells(home, run_id, cells, Budget(time.monotonic() + 20, ""), lines.append)
     assert lines == [], "a second try leaves it as it is"
