@@ -143,7 +143,7 @@ def draw(
     is_usual = len(names) == 1 and not changes
     if changes and rows:
         names += _change(material, changes, r)
-    events = material.table(_in_order(material))[:MOST]
+    events = material.table(in_order(material))[:MOST]
     if not is_usual:
         try:
             events = accepted(app, material.params, events, keep=int(r.random() < 0.1))
@@ -193,7 +193,7 @@ def _change(material: Material, count: int, r: random.Random) -> list[str]:
     return names
 
 
-def _in_order(material: Material) -> list[Row]:
+def in_order(material: Material) -> list[Row]:
     """The rows with a `ts` that never goes back in a stream, unless the source declares a delay."""
     if not material.has_time or material.app.delay is not None:
         return material.rows

@@ -105,6 +105,7 @@ class Laboratory:
         limit: float = LIMIT,
         keep: Path | None = None,
         part: str | None = None,
+        until: Symptom | None = None,
     ) -> Examination:
         """Examine the events of a case, in these ways.
 
@@ -115,6 +116,7 @@ class Laboratory:
             limit: Seconds after which a trial hangs.
             keep: A new folder that gets `workload`, `oracle` and `run-N`; None keeps nothing.
             part: An operator behind which the pipeline ends; None: the whole pipeline.
+            until: A symptom after which no further run begins.
 
         Raises:
             CommandFailed: The disk is full, or the process ended.
@@ -129,9 +131,11 @@ class Laboratory:
                 "first": len(result.of_runs),
                 "keep": None if keep is None else str(keep),
                 "part": part,
+                "until": until and dataclasses.asdict(until),
             }
             lines = self._request(case, request)
-            if _read(lines, result, checks, todo):
+            is_over = _read(lines, result, checks, todo) or len(result.of_runs) == len(specs)
+            if is_over or (until is not None and until in [verdict.symptom for verdict in result.of_runs[-1:]]):
                 return result
             checks = ()
 
@@ -187,7 +191,7 @@ def _read(lines: list[dict[str, Any]], result: Examination, checks: Sequence[str
         result.of_oracle.append(Verdict(symptom, symptom.sentence))
         return not specs or open_trial is None
     result.of_runs.append(verdict)
-    return len(result.of_runs) == len(specs) or not specs[1:]
+    return False
 
 
 # --- the process -----------------------------------------------------------------------------------------------------
@@ -288,10 +292,13 @@ def _examine(case: Case, request: dict[str, Any], root: Path) -> Iterator[dict[s
         for number, fields in enumerate(request["specs"], request["first"]):
             yield {"begin": "run"}
             began, out = time.perf_counter(), root / f"run-{number}"
-            yield line_of("run", trial.run(RunSpec.parse(fields), case.app, expected, out), began)
+            outcome = trial.run(RunSpec.parse(fields), case.app, expected, out)
+            yield line_of("run", outcome, began)
             if request["keep"] is None:
                 shutil.rmtree(out, ignore_errors=True)
             yield {"done": "run"}
+            if outcome.symptom is not None and dataclasses.asdict(outcome.symptom) == request["until"]:
+                return
     except BadInput as error:
         yield {"refused": str(error)}
     except CommandFailed as error:

@@ -81,7 +81,7 @@ def replay(
         BadInput: The application does not take the events or the parameters.
         CommandFailed: The disk is full.
     """
-    specs, checks = _requests(case)
+    specs, checks = requests(case)
     outcome = Replay(trials=trials(case))
     for number in range(1, trials(case) + 1):
         shutil.rmtree(keep, ignore_errors=True)
@@ -99,7 +99,7 @@ def replay(
     return outcome
 
 
-def _requests(case: Case) -> tuple[Sequence[RunSpec], Sequence[str]]:
+def requests(case: Case) -> tuple[Sequence[RunSpec], Sequence[str]]:
     """The ways and the checks that show the symptom of a case."""
     match case.symptom:
         case Symptom("oracle"):
