@@ -17,6 +17,7 @@ from markupsafe import Markup
 from reports import times
 from reports.history.text import lines, words
 from reports.views.rows import marked
+from reports.views.timeline import Timeline
 from streaming_core.data.comparison import shown
 from streaming_core.search.case import EVENTS
 from streaming_core.search.find import Find, way_text
@@ -56,6 +57,7 @@ class FindView:
         names: The fields of an event, and whether they are numbers.
         events: The first events.
         more: The number of the others.
+        timeline: Their picture; None if it would show no more than the table.
         rows: The first rows that differ.
         more_rows: The number of the others.
         test: The lines of the test.
@@ -67,6 +69,7 @@ class FindView:
     names: dict[str, bool]
     events: list[EventRow]
     more: int
+    timeline: Timeline | None
     rows: list[WrongRow]
     more_rows: int
     test: list[str]
@@ -84,6 +87,7 @@ class FindView:
             names={one.name: _is_number(one.type) for one in events.schema if one.name != "seq"},
             events=table,
             more=events.num_rows - len(table),
+            timeline=Timeline.of(find.app, events.slice(0, MOST_EVENTS).to_pylist(), wrong),
             rows=[_wrong(one) for one in find.differences],
             more_rows=sum(find.counts.values()) - len(find.differences),
             test=lines(find.test, 10_000),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reports.history import Cell, History
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
@@ -54,3 +55,10 @@ def of_home(home: Home) -> list[Find]:
     crash = {"symptom": Symptom("crash", "SIGSEGV"), "reason": "the process ends by signal SIGSEGV", "rate": 1.0}
     plain = {"differences": [], "counts": {}, "operator": None, "place": None, "event": None}
     return [add(home.finds("wc")), add(home.finds("wc"), digest="0123456789abcdef", **plain, **crash)]
+
+
+def of_cell(home: Home, run_id: str) -> tuple[Cell, Find]:
+    """The smallest case of the cell that differs in a run."""
+    run = History(home).run(run_id)
+    cell = next(one for one in run.cells if one.verdict == "different")
+    return cell, add(run.attempts(cell) / find.SHRUNK)

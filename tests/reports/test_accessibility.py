@@ -14,7 +14,7 @@ from streaming_core.regression.matrix import refuse
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import end, recorded
-from tests.reports import past_runs
+from tests.reports import past_finds, past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_inputs import IMPORTED
 from tests.support.accessibility import THEMES, violations, violations_of_all
@@ -30,6 +30,8 @@ def reports(tmp_path_factory) -> Path:
     home = Home(tmp_path_factory.mktemp("home"))
     past_runs.make(home, matrix="nightly")
     past_runs.gate(home)
+    past_finds.of_home(home)
+    past_finds.of_cell(home, LAST)
     _import(home)
     held = {"held": 7, "count": 7, "page": "index.html"}
     write_results(
@@ -71,7 +73,7 @@ def test_pages_violate_no_accessibility_rule(reports, theme):
     pages = sorted(path for path in reports.rglob("*.html") if path.name != "docs.html" and path not in before)
     assert before
     kinds = {path.name.split(".")[0].split("-")[0] for path in pages}
-    assert {"index", "runs", "performance", "inputs", "beside", "lockstep", "empty", "gs", "glossary"} <= kinds
+    assert {"index", "runs", "performance", "inputs", "beside", "lockstep", "empty", "gs", "glossary", "finds"} <= kinds
     assert violations_of_all(pages, theme) == {}
 
 

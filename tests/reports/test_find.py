@@ -5,7 +5,8 @@ import pytest
 from reports.history.load import History
 from reports.pages import Pages
 from reports.publish import finds, publish
-from streaming_core.search.find import SHRUNK
+from reports.views.timeline import Timeline
+from streaming_core.apps import registry
 from tests.reports import past_finds, past_runs
 from tests.reports.past_runs import LAST
 from tests.reports.test_pages import Outline
@@ -40,6 +41,16 @@ def test_list_of_finds_links_to_each(home):
     }
 
 
+def test_picture_has_a_lane_for_each_key(monkeypatch):
+    monkeypatch.setitem(registry._ELSEWHERE, "tally", "tests.streaming_core.search.tally")
+    events = [{"seq": seq, "ts": ts, "name": name} for seq, (ts, name) in enumerate([(4, b"a"), (6, b"b"), (6, b"b")])]
+    line = Timeline.of("tally", events, {2})
+    assert [name for _, name in line.lanes] == ["name 'a'", "name 'b'"]
+    assert [(dot.events, dot.ts, dot.is_wrong) for dot in line.dots] == [("0", 4, False), ("1, 2", 6, True)]
+    assert Timeline.of("tally", [event | {"name": b"a", "ts": event["seq"]} for event in events], set()) is None
+    assert Timeline.of("tally", [], set()) is None
+
+
 @pytest.mark.parametrize("damage", ["events.parquet", "find.json"])
 def test_damaged_find_does_not_stop_the_pages(home, damage):
     wrong, crash = past_finds.of_home(home)
@@ -51,9 +62,7 @@ def test_damaged_find_does_not_stop_the_pages(home, damage):
 def test_page_of_a_red_cell_shows_the_smallest_case(tmp_path):
     home = past_runs.Home(tmp_path)
     past_runs.make(home)
-    run = History(home).run(LAST)
-    cell = next(one for one in run.cells if one.verdict == "different")
-    small = past_finds.add(run.attempts(cell) / SHRUNK)
+    cell, small = past_finds.of_cell(home, LAST)
     publish(home, LAST)
     page = home.report(LAST, f"{cell.name}.html").read_text()
     assert "The smallest case: 4 events on 2 threads" in page
