@@ -99,7 +99,7 @@ class CellView:
         commands: the shell commands that reproduce it (reproduce.py).
         facts: name and value of all that is known of its execution.
         engine: the other engine that ran it; None for an executor of Lockstep.
-        small: the smallest case that differs in the same way; None if nobody made one.
+        small: the smallest case that differs in the same way; None if no search made one.
     """
 
     cell: Cell
@@ -134,7 +134,7 @@ class CellView:
 
 
 def smallest(run: Run, cell: Cell) -> Find | None:
-    """The smallest case that differs as a cell did; None if nobody made one."""
+    """The smallest case that differs as a cell did; None if no search made one."""
     return next(iter(finds(run.attempts(cell) / SHRUNK)), None)
 
 

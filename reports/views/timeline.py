@@ -44,11 +44,11 @@ class Timeline:
     @classmethod
     def of(cls, app: str, events: list[dict[str, Any]], wrong: set[int | None]) -> Timeline | None:
         """The picture of some events; None if it shows nothing that the table does not."""
-        times = [event.get(_TIME) for event in events]
+        times = [ts for event in events if isinstance(ts := event.get(_TIME), int)]
         names = _key(app, set(events[0]) if events else set())
         keys = list(dict.fromkeys(_text(event, names) for event in events))
-        gaps = {later - earlier for earlier, later in pairwise(times)} if _all_int(times) else None
-        if not gaps or (len(keys) == 1 and len(gaps) == 1) or len(keys) > MOST_LANES:
+        gaps = {later - earlier for earlier, later in pairwise(times)}
+        if not gaps or len(times) < len(events) or (len(keys) == 1 and len(gaps) == 1) or len(keys) > MOST_LANES:
             return None
         first, last = min(times), max(times)
         together = defaultdict(list)
@@ -65,10 +65,6 @@ class Timeline:
             for (key, ts), numbers in together.items()
         ]
         return cls([(LANE * at + LANE // 2, key) for at, key in enumerate(keys)], dots, (first, last))
-
-
-def _all_int(times: list[Any]) -> bool:
-    return all(isinstance(ts, int) for ts in times)
 
 
 def _key(app: str, fields: set[str]) -> tuple[str, ...]:
