@@ -35,7 +35,6 @@ from streaming_core.search.replay import Invariants
 from streaming_core.search.shrinking import Judge, shrink
 
 INPUTS, WAYS = 8, 5  # of a round; of an input
-SHRINKING = 120.0  # seconds that a find may take until it is small, even if the time is over
 _PATIENCE = 10.0  # seconds that a search waits at its end for the last invariants
 _POLL = 0.2  # seconds between two looks for a signal
 
@@ -75,51 +74,42 @@ class Report:
         )
 
 
+@dataclass(frozen=True)
+class Request:
+    """What to search, and how long.
+
+    Attributes:
+        app: The application.
+        corpus: The folder of its corpus.
+        finds: The folder that gets a folder for each find; None: finds have no files.
+        seconds: The time for the search.
+        seed: Chooses the draws.
+        source: A workload or an import, whose events replace those of the generator.
+        shrinking: The seconds that a find may take, beyond the time, until it is small.
+    """
+
+    app: str
+    corpus: Path
+    finds: Path | None
+    seconds: float
+    seed: int = 0
+    source: Path | None = None
+    shrinking: float = 120.0
+
+
 class Search:
     """A search of one application."""
 
-    def __init__(
-        self,
-        name: str,
-        corpus: Path,
-        finds: Path | None,
-        seconds: float,
-        seed: int = 0,
-        source: Path | None = None,
-        invariants: Invariants | None = None,
-        say: Callable[[str], None] = lambda line: None,
-        shrinking: float = SHRINKING,
-    ):
-        """Prepare a search.
-
-        Args:
-            name: The application.
-            corpus: The folder of its corpus.
-            finds: The folder that gets a folder for each find; None: finds have no files.
-            seconds: The time for the search.
-            seed: Chooses the draws.
-            source: A workload or an import, whose events replace those of the generator.
-            invariants: Checks the declared invariants; None leaves them out.
-            say: Receives a line about each step.
-            shrinking: The seconds that a find may take, beyond the time, until it is small.
-
-        Raises:
-            BadInput: The application is unknown, or has neither generator nor events.
-        """
-        self.app = registry.load(name)
-        if source is None:
+    def __init__(self, request: Request, invariants: Invariants | None, say: Callable[[str], None]):
+        """Prepare a search; the arguments are those of `search`."""
+        self.app = registry.load(request.app)
+        if request.source is None:
             self.app.check_generator()
-        self._corpus = Corpus(corpus, registry.code_digest(self.app))
-        self._finds, self._source, self._invariants, self._say, self._shrinking = (
-            finds,
-            source,
-            invariants,
-            say,
-            shrinking,
-        )
+        self._request, self._invariants, self._say = request, invariants, say
+        self._corpus = Corpus(request.corpus, registry.code_digest(self.app))
         self._began = time.monotonic()
-        self._end = self._began + seconds
-        self.report = Report(name, seed)
+        self._end = self._began + request.seconds
+        self.report = Report(request.app, request.seed)
         self._known: list[Symptom] = []
         self._news = False  # whether there is a find that is new
         self._seen: set[str] = set()  # parameters whose compiled loop was compared
@@ -160,7 +150,7 @@ class Search:
         number = self._corpus.begin(seed)
         r = random.Random(f"search {self.app.name} {seed} {number}")
         params = draws.parameters(self.app, r)
-        inputs = [draws.draw(self.app, params, r, self._inputs, self._source) for _ in range(INPUTS)]
+        inputs = [draws.draw(self.app, params, r, self._inputs, self._request.source) for _ in range(INPUTS)]
         todo = [(one, self._ways(one, r)) for one in inputs]
         runs, suspects, reached = 0, [], set[int]()
         for (one, specs), examination in zip(todo, self._examine_all(todo), strict=True):
@@ -269,7 +259,7 @@ class Search:
 
     def _try_known(self) -> None:
         """Try the cases of earlier finds; those that still show are finds of this search, too."""
-        for one in find.finds(self._finds) if self._finds else []:
+        for one in find.finds(self._request.finds) if self._request.finds else []:
             try:
                 case = Case.load(one.folder)
             except BadInput as error:  # the application has changed
@@ -291,14 +281,36 @@ class Search:
         self._say(f"found: {case.symptom.sentence}; making it smaller")
         began = time.monotonic()
         judge = self._judge(case)
-        small = shrink(case, judge, self._shrinking, self._say)
+        small = shrink(case, judge, self._request.shrinking, self._say)
         about = {"seconds": began - self._began, "shrinking": time.monotonic() - began, "seed": self.report.seed}
-        self.report.finds.append(find.write(small, self._laboratories[0], self._finds, about, self._invariants))
+        self.report.finds.append(find.write(small, self._laboratories[0], self._request.finds, about, self._invariants))
 
 
-def search(name: str, corpus: Path, finds: Path | None, seconds: float, **options: Any) -> Report:
-    """Search a fault of an application (`Search`)."""
-    return Search(name, corpus, finds, seconds, **options).run()
+def search(
+    app: str,
+    corpus: Path,
+    finds: Path | None,
+    seconds: float,
+    invariants: Invariants | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> Report:
+    """Search a fault of an application until the time is over, or something new shows.
+
+    Args:
+        app: The application.
+        corpus: The folder of its corpus.
+        finds: The folder that gets a folder for each find; None: finds have no files.
+        seconds: The time for the search.
+        invariants: Checks the declared invariants; None leaves them out.
+        say: Receives a line about each step.
+        options: Other fields of the request.
+
+    Raises:
+        BadInput: The application is unknown, or has neither generator nor events.
+        CommandFailed: The disk is full, or a process that makes trials ended.
+    """
+    return Search(Request(app, corpus, finds, seconds, **options), invariants, say).run()
 
 
 @contextmanager
