@@ -43,7 +43,8 @@ MEASURE, MOST = 10, 60  # trials that measure a rate; at most for a candidate, a
 SURE = 0.9  # a higher rate was measured on too few trials
 PASSES, LEAST = 20.0, 1.0  # a hang lasts so many times as long as a run that ends, and so many seconds
 EVENTS_PER_SECOND = 500  # of the oracle at least, which delays the first sign of a trial
-SHARE = 0.15  # of the time that may measure the rate at the beginning
+SHARE = 0.15  # of the time that may measure the rate at the beginning, and again at the end
+MEASURING = 3.0  # seconds to measure the rate in between
 T = TypeVar("T")
 
 
@@ -111,16 +112,20 @@ class _Shrinking:
         try:
             before = None
             while before is not self.case:
-                self._judge.measure(self.case, 0)
+                self._judge.measure(self.case, MEASURING)
                 before = self.case
                 for step in steps:
-                    was = self.case
-                    step()
-                    if self.case is not was:
-                        self._say(self._sentence)
-            self._usual_numbers()
+                    self._make(step)
+            self._make(self._usual_numbers)
         except _Over:
             self._say("the time is over")
+
+    def _make(self, step: Callable[[], None]) -> None:
+        before = self.case
+        step()
+        if self.case is not before:
+            spec = self.case.spec
+            self._say(f"{self.case.events.num_rows:,} events, {spec.strategy}, threads {spec.threads}")
 
     def ladder(self) -> Iterator[Case]:
         """The smallest case, then ever larger ones."""
@@ -128,11 +133,6 @@ class _Shrinking:
         while number >= 0:
             yield self._steps[number]
             number = number // 2 if number else -1
-
-    @property
-    def _sentence(self) -> str:
-        spec = self.case.spec
-        return f"{self.case.events.num_rows:,} events, {spec.strategy} on {spec.threads} threads"
 
     def tries(self, make: Callable[[], Case], again: bool = False) -> bool:
         """Take a case over if it shows the symptom; returns whether it does. Cases that do not exist do not.
@@ -485,7 +485,7 @@ def _faults(spec: RunSpec) -> str:
 
 
 def _moved(fault: str, rows: Sequence[int]) -> str:
-    """A fault at the same event, of which only some stay. The number of a stall is no event."""
+    """A fault at the same event, while only some events stay. The number of a stall is no event."""
     kind, _, event = fault.partition("@")
     return fault if kind == "stall" or not event else f"{kind}@{max(1, bisect_left(rows, int(event)))}"
 
@@ -557,7 +557,7 @@ class Judge:
             self._limit = self._limit_of_hang(case)
         end, hits, trials = self._clock() + seconds, 0, 0
         while trials < MEASURE or (not hits and trials < MOST):
-            some = self._trials(case, 3 if trials else 1, is_first_enough=False)
+            some = self._trials(case, MEASURE // 2, is_first_enough=False)
             hits, trials = hits + sum(some), trials + len(some)
             if hits and self._clock() >= end:
                 break
@@ -570,7 +570,9 @@ class Judge:
             return any(self._trials(case, 1))
         # So many trials are all in vain with a probability of DOUBT. A rate of 1 was measured on few trials.
         count = min(MOST, math.ceil(math.log(DOUBT) / math.log1p(-min(self.rate, SURE))))
-        return all(any(self._trials(case, count)) for _ in range(1 if self._symptom.kind == "hang" else 2))
+        is_hang = self._symptom.kind == "hang"
+        hits = sum(self._trials(case, count, is_first_enough=is_hang or self.rate < SURE))
+        return hits > 1 or (hits > 0 and (is_hang or any(self._trials(case, count))))
 
     def confirms(self, case: Case) -> bool:
         """Whether the smallest case shows the symptom; a hang must last long."""

@@ -14,6 +14,7 @@ from streaming_core.run.way import RunSpec
 from streaming_core.search import shrinking
 from streaming_core.search.case import Case, Symptom
 from streaming_core.search.laboratory import LIMIT, Examination, Verdict
+from streaming_core.search.replay import numbered
 from streaming_core.search.shrinking import Judge, reduced, shrink, simpler
 from streaming_core.search.ways import ways
 
@@ -237,3 +238,16 @@ def test_hang_has_a_short_limit_and_is_confirmed_with_a_long_one():
     assert lab.limits[0] == LIMIT
     assert set(lab.limits[1:-5]) == {shrinking.LEAST}
     assert LIMIT in lab.limits[-5:]
+
+
+def test_difference_of_a_real_run_becomes_as_small_as_it_can_be(tally, laboratory):
+    r = random.Random(5)
+    events = [{"ts": 10 * at, "name": r.choice((b"ann", b"", b"bob", b"carol"))} for at in range(60)]
+    way = {"threads": 2, "batch": 7, "checkpoint": "20", "idle": "park", "queue": "hybrid", "partitions": 3}
+    spec = RunSpec.parse({"app": "tally", "executor": "pooled", **way})
+    case, lines = Case(spec, numbered(spec, events), SYMPTOM), []
+    small = shrink(case, Judge(laboratory, case), 60, lines.append)
+    assert small.events.to_pylist() == [{"seq": at, "ts": 0, "name": b"a"} for at in range(3)]
+    assert small.spec == RunSpec.parse({"app": "tally", "executor": "pooled", "threads": 2, "checkpoint": "0"})
+    assert small.rate == 1
+    assert lines[-1] == "3 events, affinity, threads 2"
