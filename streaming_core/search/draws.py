@@ -144,7 +144,7 @@ def draw(
     if changes and rows:
         names += _change(material, changes, r)
     events = material.table(in_order(material))[:MOST]
-    if not is_usual:
+    if VALUES.intersection(names):
         try:
             events = accepted(app, material.params, events, keep=int(r.random() < 0.1))
         except RunFailed:
@@ -442,6 +442,11 @@ def _kind(name: str) -> Change:
 
     return change
 
+
+# Changes after which operators may fail.
+VALUES = frozenset(
+    ("numbers", "bytes", "blanks", "nulls", "edge values", "typed values", "same values", "crossed", "null")
+)
 
 CHANGES: dict[str, Change] = {
     **{name: _kind(name) for name, kind in KINDS.items() if kind.make.__name__ != "<lambda>"},

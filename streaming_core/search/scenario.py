@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import linecache
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import groupby
 from random import Random
 from types import FrameType
@@ -30,6 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_core.conformance.workloads import fresh
 from streaming_core.data import workload
 from streaming_core.data.arrow import of_units, unit_type
 from streaming_core.errors import BadInput, RunFailed, unknown
@@ -107,8 +107,7 @@ class Scenario:
 
     @cached_property
     def _result(self) -> tuple[pa.Table, dict[str, pa.Table], int, int, int]:
-        machine, start = _machine(self.app, tuple(self.params.items()))
-        machine.load(io.BytesIO(start))
+        machine = fresh(self.app, self.params)
         table = _table(self.app, self.params, self.events)
         outputs = pa.concat_tables([machine.process(table), machine.finish(table.num_rows)])
         return outputs, machine.state(), machine.rejected, machine.dropped_invalid, machine.dropped_late
@@ -206,14 +205,6 @@ def _other(kind: Any, known: set[Any], random: Random) -> Any:
         raise Unfit("there is no other key")
     # The first ones share bits, digits or letters with a known key; the last one is the smallest number.
     return random.choice(fresh[:3] + fresh[-1:])
-
-
-@lru_cache(4)
-def _machine(app: App, params: tuple[tuple[str, Any], ...]) -> tuple[Interpreter, bytes]:
-    """Return an interpreter and its first state: making one takes longer than running a few events."""
-    machine, start = Interpreter(app, dict(params)), io.BytesIO()
-    machine.save(start)
-    return machine, start.getvalue()
 
 
 def _table(app: App, params: dict[str, Any], rows: list[Row]) -> pa.Table:

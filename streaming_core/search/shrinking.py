@@ -205,7 +205,7 @@ class _Shrinking:
         if self.case.spec.option("schedule"):
             reduced(self._dump["schedule"], lambda some: self.tries(partial(self._with, schedule=some)))
             self._owners()
-        if faults := _faults(self.case.spec):
+        if faults := self.case.spec.faults:
             reduced(faults.split(","), lambda some: self.tries(partial(self._with, faults=",".join(some))))
             self._lower_faults()
         now = self.case.spec.interval.events
@@ -285,7 +285,7 @@ class _Shrinking:
 
     def _lower_faults(self) -> None:
         """Lower the number of each fault."""
-        entries = _faults(self.case.spec).split(",")
+        entries = self.case.spec.faults.split(",")
         for at, (kind, _, number) in enumerate(entry.partition("@") for entry in entries):
             lower = [f"{kind}@{value}" for value in _toward_zero(int(number or 0)) if value > 0]
             for entry in lower:
@@ -474,14 +474,10 @@ def _with_rows(app: App, case: Case, rows: Sequence[int]) -> Case:
     if schedule := spec.option("schedule"):
         entries = [one.model_copy(update={"event": bisect_left(rows, one.event)}) for one in schedule]
         spec = spec.model_copy(update={"schedule": entries})
-    if faults := _faults(spec):
+    if faults := spec.faults:
         moved = [_moved(entry, rows) for entry in faults.split(",")]
         spec = spec.model_copy(update={"faults": ",".join(dict.fromkeys(moved))})
     return fewer.changed(spec=spec)
-
-
-def _faults(spec: RunSpec) -> str:
-    return getattr(spec, "faults", "")
 
 
 def _moved(fault: str, rows: Sequence[int]) -> str:

@@ -35,7 +35,7 @@ def ways(app: App, params: Mapping[str, Any], events: int, r: random.Random, cou
         has_defaults = number // len(names) % 2 == 0
         fixed = {"executor": name} | ({} if has_defaults else next(turns[name]))
         spec = draw_way(app, params, events, r, fixed, others=0 if has_defaults else OTHERS)
-        if "faults" in RunSpec.model_fields and r.random() < FAULTS:
+        if r.random() < FAULTS:
             spec = spec.model_copy(update={"faults": draw_faults(events, r)})
         specs.append(spec)
     return specs
