@@ -245,3 +245,30 @@ app.invariant(
     (SELECT name, key, max_by(value, struct(seq, pos)) AS newest FROM ({SHOWN}) GROUP BY name, key) l
     ON s.name = l.name AND s.key = l.key WHERE s.value <> coalesce(l.newest, s.first)""",
 )
+
+
+@app.property
+def balances_follow_the_events(stream):
+    """Events take effect one after the other, each on the values that it finds."""
+    params, balance, rate, wrap = stream.params, {}, {}, stream.wrap
+    for event in stream.events:
+        kind, one, other = event["kind"], event["one"], event["other"]
+        rows = params["n_currencies" if kind == QUOTE else "n_accounts"]
+        if kind > SWAP or max(one, other) >= rows or one == other or event["share"] > WHOLE or event["rate"] == 0:
+            continue
+        had, other_had = (balance.get(account, params["opening"]) for account in (one, other))
+        if kind == QUOTE:
+            near = rate.get(other, PAR)
+            if abs(event["rate"] - near) * 100 <= near * params["band"]:
+                rate[one] = event["rate"]
+        elif kind == TRANSFER:
+            sent = wrap(had * event["share"]) // WHOLE
+            of_one, of_other = (rate.get(account % params["n_currencies"], PAR) for account in (one, other))
+            balance[other] = wrap(other_had + wrap(sent * of_one) // of_other)
+            balance[one] = wrap(had - sent)
+        else:
+            balance[one], balance[other] = other_had, had
+    final = stream.state("accounts")
+    assert {account: final[account]["balance"] for account in balance} == balance
+    final = stream.state("currencies")
+    assert {currency: final[currency]["rate"] for currency in rate} == rate

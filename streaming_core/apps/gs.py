@@ -222,3 +222,20 @@ app.invariant(
     (SELECT seq, is_read, vals, posexplode(keys) AS (pos, key) FROM events WHERE {VALID}))
     WHERE is_read GROUP BY seq) r ON o.seq = r.seq WHERE o.total <> r.expected""",
 )
+
+
+@app.property
+def a_read_sums_the_latest_values(stream):
+    """Events take effect one after the other: a read sums the values of the last writes, or the initial ones."""
+    values, expected = {}, []
+    for event in stream.events:
+        if max(event["keys"]) < stream.params["n_items"]:
+            total = 0
+            if event["is_read"]:
+                read = [values.get(key, key) for key in event["keys"]]
+                total = stream.wrap(sum(read if stream.params["summation"] else read[-1:]))
+            else:
+                values |= zip(event["keys"], event["vals"], strict=True)
+            expected.append((event["is_read"], total))
+    # Extra work changes the values.
+    assert stream.params["work"] or [(row["is_read"], row["total"]) for row in stream.rows] == expected

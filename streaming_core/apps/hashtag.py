@@ -8,6 +8,8 @@ A hashtag is what follows a `#`: one or more ASCII letters, digits and `_`. A tw
 length of a tweet counts the characters (code points) of its whole text.
 """
 
+import re
+
 from streaming_core.api import App, Param, i64, record, sliding, text
 from streaming_core.generator.tweets import (
     ENDS,
@@ -126,3 +128,16 @@ app.invariant(
     OUT_OF_ORDER,
     by_order=True,
 )
+
+
+@app.property
+def windows_have_the_longest_tweet_of_a_hashtag(stream):
+    """The length is that of the longest tweet in the window with the hashtag."""
+    size, advance, expected = stream.params["size"], stream.params["advance"], {}
+    for event in stream.events:
+        chars = sum(byte & 0xC0 != 0x80 for byte in event["text"])
+        for tag in {*re.findall(rb"#(\w+)", event["text"])}:
+            for number in range((event["ts"] - size) // advance + 1, event["ts"] // advance + 1):
+                key = number * advance + size, tag
+                expected[key] = max(expected.get(key, 0), chars)
+    assert {(row["ts"], row["hashtag"]): row["chars"] for row in stream.rows} == expected

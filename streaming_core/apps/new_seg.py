@@ -131,3 +131,17 @@ app.invariant(
     WHERE coalesce(known, false) <> (vid IS NOT NULL)
     OR (known AND (last_ts, last_xway, last_seg) <> (ts, xway, seg))""",
 )
+
+
+@app.property
+def a_report_passes_if_its_segment_is_new(stream):
+    """A valid report passes unless its vehicle's last one came from the same segment, and is not too old."""
+    last, expected, purge = {}, [], stream.params["purge"]
+    for seq, event in enumerate(stream.events):
+        if event["type"] == 0 and event["dir"] in (0, 1):
+            ts, *place = last.get(event["vid"], (0, None, None))
+            forgotten = purge > 0 and stream.wrap(event["ts"] - ts) > purge
+            if forgotten or place != [event["xway"], event["seg"]]:
+                expected.append(seq)
+            last[event["vid"]] = event["ts"], event["xway"], event["seg"]
+    assert [row["seq"] for row in stream.outputs] == expected

@@ -94,3 +94,10 @@ app.invariant(
     WHERE (o.ts, o.vid, o.pos, o.speed, o.xway, o.seg, o.lane, o.dir)
     <> (e.ts, e.vid, e.pos, e.speed, e.xway, e.seg, e.lane, e.dir)""",
 )
+
+
+@app.property
+def valid_reports_pass_unchanged(stream):
+    """The outputs are the valid position reports, without their type."""
+    valid = [event for event in stream.events if event["type"] == 0 and event["dir"] in (0, 1)]
+    assert [row | {"type": 0} for row in stream.rows] == valid

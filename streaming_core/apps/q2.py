@@ -10,6 +10,8 @@ closes it. All pairs of its items count; with `given`, only the pairs with that 
 pairs so far leaves after every `emit_every` pairs, and at the end.
 """
 
+from collections import Counter
+from itertools import combinations
 from typing import Literal
 
 from streaming_core.api import App, Array, Param, Profile, Set, TopK, i32, i64, record
@@ -235,3 +237,29 @@ app.invariant(
     OR NOT array_contains(s.items, e.item) OR size(array_except(s.items, e.viewed)) > 0
     OR size(array_distinct(s.items)) < size(s.items) OR (s.session = 1 AND size(s.items) < size(e.viewed))""",
 )
+
+
+@app.property
+def pairs_are_those_of_sessions(stream):
+    """A pair counts once for each session that views both items; with `given`, only with that item."""
+    visits, last, sessions = {}, {}, []
+    for event in stream.events:
+        ts, user, item = event["ts"], event["user_sk"], event["item_sk"]
+        if 0 < item <= stream.params["items"] and user >= 0:
+            if user in last and stream.wrap(ts - last[user]) > stream.params["timeout"]:
+                sessions.append(visits.pop(user))
+            visits.setdefault(user, set()).add(item)
+            last[user] = ts
+    pairs = Counter(pair for items in [*sessions, *visits.values()] for pair in combinations(sorted(items), 2))
+    if given := stream.params["given"]:
+        pairs = {(a + b - given, given): n for (a, b), n in pairs.items() if given in (a, b)}
+    assert {(pair >> BITS, pair & SECOND): row["n"] for pair, row in stream.state("count").items()} == pairs
+
+
+@app.property
+def the_last_list_has_the_most_frequent_pairs(stream):
+    """The list at the end ranks all pairs by their counts, then by their items."""
+    counts = sorted((-row["n"], pair >> BITS, pair & SECOND) for pair, row in stream.state("count").items())
+    best = counts[: stream.params["limit"]]
+    last = stream.rows[len(stream.rows) - len(best) :]
+    assert [(-row["n"], row["a"], row["b"]) for row in last] == best

@@ -172,3 +172,23 @@ app.invariant(
     OR (s.session = 1) <> (s.pages = e.pages) OR s.order > s.pages OR s.dynamic > s.pages
     OR (s.order = s.dynamic AND s.order > 0)""",
 )
+
+
+@app.property
+def abandoned_sessions_are_those_of_the_pages(stream):
+    """The sums cover the sessions whose last dynamic page comes after their last order page."""
+    params, visits, last, sessions = stream.params, {}, {}, []
+    types = bigbench.page_types(params).tolist()
+    for event in stream.events:
+        ts, user, page, item = (event[name] for name in ("ts", "user_sk", "web_page_sk", "item_sk"))
+        if user < 0 or not 0 < page <= params["pages"] or not item or item > params["items"] or event["sales_sk"] >= 0:
+            continue
+        if user in last and stream.wrap(ts - last[user]) > params["timeout"]:
+            sessions.append(visits.pop(user))
+        visits.setdefault(user, []).append(types[page])
+        last[user] = ts
+    left = []
+    for pages in [*sessions, *visits.values()]:
+        if [page for page in pages if page in (DYNAMIC, ORDER)][-1:] == [DYNAMIC]:
+            left.append(len(pages))
+    assert stream.state("average") == {None: {"n": len(left), "total": sum(left)}}

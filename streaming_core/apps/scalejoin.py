@@ -239,3 +239,19 @@ app.invariant(
             FROM events WINDOW past AS (ORDER BY ts RANGE BETWEEN :size - 1 PRECEDING AND CURRENT ROW)))
     WHERE :domain > :band AND abs(pairs - expected) > 5 * sqrt(expected) + 5""",
 )
+
+
+@app.property
+def pairs_are_those_of_a_nested_loop(stream):
+    """A row meets each earlier row of the other stream in its window, if both columns are close to each other."""
+    size, band, expected = stream.params["size"], stream.params["band"], []
+    for seq, row in enumerate(stream.events):
+        for earlier in range(seq - 1, -1, -1):
+            before = stream.events[earlier]
+            if row["ts"] - before["ts"] >= size:
+                break
+            one, other = (before, row) if row["stream"] else (row, before)
+            near = stream.wrap(abs(stream.wrap(one["x"] - other["a"]))) <= band
+            if before["stream"] != row["stream"] and near and abs(one["y"] - other["b"]) <= band:
+                expected.append((seq, earlier))
+    assert sorted((row["seq"], row["earlier"]) for row in stream.outputs) == sorted(expected)

@@ -9,6 +9,8 @@ Temperatures are fixed-point numbers in 1/10000 degree. Every valid reading has 
 spike. A line with fewer than eight fields, or without a number for mote or temperature, is invalid.
 """
 
+import re
+from collections import defaultdict, deque
 from functools import lru_cache
 from typing import Literal
 
@@ -293,3 +295,20 @@ app.invariant(
     """SELECT key, total, recent FROM state_moving_average
     WHERE total <> aggregate(recent, CAST(0 AS BIGINT), (a, x) -> a + x)""",
 )
+
+
+READING = re.compile(rb"(?s)(?:[^ ]+ ){3}([0-9]{1,9}) (-?)([0-9]{1,5})(?:[.]([0-9]+))? (?:[^ ]+ ){2}.+")
+
+
+@app.property
+def averages_are_those_of_the_last_readings(stream):
+    """A reading leaves with the average of the last readings of its device."""
+    recent, expected = defaultdict(lambda: deque(maxlen=stream.params["window"])), []
+    for match in filter(None, (READING.fullmatch(event["line"]) for event in stream.events)):
+        device, value = int(match[1]), int(match[3]) * 10_000 + int(((match[4] or b"") + b"0000")[:4])
+        value = -value if match[2] else value
+        recent[device].append(value)
+        size, total = len(recent[device]), sum(recent[device])
+        spike = abs(value * size - total) * 10_000 > stream.params["threshold_e4"] * total
+        expected.append({"device": device, "average": total // size, "value": value, "spike": spike})
+    assert stream.rows == expected

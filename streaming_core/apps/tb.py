@@ -16,6 +16,8 @@ An event is invalid if its kind is unknown or if a flight or hotel does not exis
 are the same, the party is empty, or the budget is negative.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from streaming_core.api import App, Param, Profile, boolean, burn, i64, record, u8, u32
@@ -276,3 +278,20 @@ app.invariant(
     GROUP BY p.seq, p.kind) d JOIN outputs o ON o.seq = d.seq JOIN events e ON e.seq = d.seq
     WHERE d.ok <> IF(d.kind = 0, d.there AND o.cost <= e.budget, d.taken)""",
 )
+
+
+@app.property
+def seats_and_rooms_are_those_of_accepted_trips(stream):
+    """What is taken of flights and hotels is what accepted bookings took, less what accepted cancellations returned."""
+    seats, rooms = Counter(), Counter()
+    for row in stream.outputs:
+        event = stream.events[row["seq"]]
+        party = event["party"] * (0 if not row["ok"] else 1 if row["kind"] == BOOK else -1)
+        assert (row["out"], row["back"], row["rooms"]) == (
+            seats[event["out"]],
+            seats[event["back"]],
+            rooms[event["hotel"]],
+        )
+        seats.update({event["out"]: party, event["back"]: party})
+        rooms[event["hotel"]] += (abs(party) + 1) // 2 * (1 if party > 0 else -1)
+        assert party <= 0 or seats[event["out"]] <= stream.params["seats"] >= seats[event["back"]]

@@ -8,6 +8,7 @@ A sentence is a line of words between single blanks. An empty line is invalid. T
 number of times it has occurred so far. An engine needs to keep only the order of equal words to give these results.
 """
 
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
@@ -139,3 +140,14 @@ app.invariant(
     FULL OUTER JOIN (SELECT word, count(*) AS outputs FROM outputs GROUP BY word) o ON s.key = o.word
     WHERE s.n IS NULL OR o.outputs IS NULL OR s.n <> o.outputs""",
 )
+
+
+@app.property
+def counts_are_those_of_the_words(stream):
+    """A word leaves with the number of times it has occurred so far."""
+    seen, expected = Counter(), []
+    for event in stream.events:
+        for word in filter(None, event["line"].split(b" ")):
+            seen[word] += 1
+            expected.append({"word": word, "n": seen[word]})
+    assert stream.rows == expected

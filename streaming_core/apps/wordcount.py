@@ -8,6 +8,8 @@ never compares results of the two. A count leaves at the end of its window.
 An engine that does not order the words of a window still counts the same.
 """
 
+from collections import Counter
+
 from streaming_core.api import App, Param, Profile, i64, record, sliding, text
 from streaming_core.generator.tweets import (
     ENDS,
@@ -113,3 +115,15 @@ app.invariant(
     OUT_OF_ORDER,
     by_order=True,
 )
+
+
+@app.property
+def windows_count_their_tweets(stream):
+    """The count of a word is the number of tweets in the window that have it, or of its occurrences."""
+    size, advance, expected = stream.params["size"], stream.params["advance"], Counter()
+    for event in stream.events:
+        spoken = event["text"].split()
+        for word in spoken if stream.params["multiplicity"] == "bag" else {*spoken}:
+            for number in range((event["ts"] - size) // advance + 1, event["ts"] // advance + 1):
+                expected[number * advance + size, word] += 1
+    assert {(row["ts"], row["word"]): row["n"] for row in stream.rows} == expected

@@ -19,7 +19,7 @@ import hashlib
 import linecache
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
@@ -37,6 +37,7 @@ from streaming_core.language.application import App
 from streaming_core.language.record import NAN, Scalar, Text
 from streaming_core.language.source import place
 from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.interpreter.arithmetic import wrap
 from streaming_core.oracle.interpreter.branches import counted
 
 Row = dict[str, Any]
@@ -104,6 +105,11 @@ class Scenario:
     def late(self) -> int:
         """The number of rows that came too late for any window."""
         return self._result[4]
+
+    @staticmethod
+    def wrap(value: int) -> int:
+        """An integer as operators have it: modulo 2^64, with sign."""
+        return wrap(value)
 
     @cached_property
     def _result(self) -> tuple[pa.Table, dict[str, pa.Table], int, int, int]:
@@ -282,9 +288,11 @@ def _reason(error: AssertionError) -> str:
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     match _statement(frame.f_code.co_filename, line):
         case ast.Assert(ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
-            # Scenarios are deterministic, so the operands have the same values again.
-            one, other = (_value(operand, frame) for operand in (left, right))
-            return f"{ast.unparse(left)} is not {ast.unparse(right)}: {difference(one, other)}"
+            # Scenarios are deterministic, so the operands have the same values again, unless they use up an iterator.
+            with suppress(Exception):
+                one, other = (_value(operand, frame) for operand in (left, right))
+                return f"{ast.unparse(left)} is not {ast.unparse(right)}: {difference(one, other)}"
+            return f"{ast.unparse(left)} is not {ast.unparse(right)}"
         case ast.Assert(test):
             return f"not {ast.unparse(test)}"
     return "an assertion fails"
@@ -301,7 +309,7 @@ def _statement(file: str, line: int) -> ast.stmt | None:
 
 def _value(operand: ast.expr, frame: FrameType) -> Any:
     code = compile(ast.Expression(operand), frame.f_code.co_filename, "eval")
-    return eval(code, frame.f_globals, frame.f_locals)
+    return eval(code, frame.f_globals | frame.f_locals)  # comprehensions see globals only
 
 
 def difference(one: Any, other: Any, where: str = "") -> str:

@@ -65,3 +65,13 @@ def by_helper(stream):
 
 def check(stream):
     assert stream.dropped == 7
+
+
+def by_comprehension(stream):
+    limit = 5
+    assert [limit for _ in stream.events] == []
+
+
+def by_iterator(stream):
+    events = iter(stream.events[:1])
+    assert next(events) == 1

@@ -117,6 +117,8 @@ def test_a_property_says_why_it_fails():
     name, reason = outcome(sales.by_fault)
     assert (name, reason.partition(" (")[0]) == ("by_fault: KeyError", "KeyError: 'prize'")
     assert outcome(sales.by_helper)[1].startswith("stream.dropped is not 7: 0 is not 7 (")
+    assert ": [0] is only on the left: 5 (" in outcome(sales.by_comprehension)[1]
+    assert outcome(sales.by_iterator)[1].startswith("next(events) is not 1 (")
 
 
 def test_a_property_says_nothing_about_events_that_the_oracle_does_not_take():
