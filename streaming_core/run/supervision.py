@@ -11,13 +11,17 @@ import ctypes
 import os
 import pickle
 import random
+import resource
 import signal
 import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from streaming_core import interruption
 from streaming_core.errors import CommandFailed, ExitCode
@@ -25,8 +29,14 @@ from streaming_core.run.faults import ENDING, Fault
 from streaming_core.run.one_pass import Beside, Progress
 from streaming_core.run.report import InjectedFault, RunReport
 
+if TYPE_CHECKING:
+    from streaming_core import _runtime
+
 POLL_SECONDS = 0.05
-LATEST_KILL = 0.003  # seconds after its event; half of the kills come at once
+MOST_BYTES = 64  # of a file on a full disk
+LATEST = 0.003  # seconds from an event to its kill
+DELAYS = [0.0001 * 2**number for number in range(12)]  # seconds before each jump of the engine's clock
+YEAR = 365 * 86400.0
 _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
@@ -41,7 +51,6 @@ class Life:
         pending: The faults that have not happened yet, in the order of their events.
         faults: The faults that happened, in this life and before.
         tell: Receives each fault that happens.
-        beside: A context for the time in which the first pass processes events.
     """
 
     progress: Progress | None
@@ -50,13 +59,30 @@ class Life:
     pending: Sequence[Fault] = ()
     faults: list[InjectedFault] = field(default_factory=list)
     tell: Callable[[Fault], None] = lambda _: None
-    beside: Beside | None = None
     _is_dying: bool = False
 
     @property
     def cuts(self) -> list[int]:
         """Numbers of events at which a block ends, because a fault happens there."""
         return [fault.at or 0 for fault in self.pending if fault.kind != "stall"]
+
+    @property
+    def beside(self) -> Beside | None:
+        """A context in which threads pause while the first pass processes events; None without stalls."""
+        return self._stalling if any(fault.kind == "stall" for fault in self.pending) else None
+
+    @contextmanager
+    def _stalling(self, engine: _runtime.Engine) -> Iterator[None]:
+        from streaming_core import _runtime
+
+        [fault] = [one for one in self.pending if one.kind == "stall"]
+        if all(one.kind != "stall" for one in self.faults):
+            self._note(fault)
+        stalls = _runtime.Stalls(fault.at or 0)
+        try:
+            yield
+        finally:
+            stalls.stop()
 
     def processed(self, kind: str, done: int, total: int) -> None:
         """Inject the faults that are due after so many events, and pass the progress on."""
@@ -71,16 +97,54 @@ class Life:
                 self.pending = [one for one in self.pending if one.kind not in ENDING]
                 break
 
-    def _happen(self, fault: Fault, is_last: bool) -> None:
+    def _note(self, fault: Fault) -> None:
         self.faults.append(InjectedFault(kind=fault.kind, at=fault.at or 0, life=self.number))
         self.tell(fault)
+
+    def _happen(self, fault: Fault, is_last: bool) -> None:
+        self._note(fault)
+        r = random.Random(fault.at)
+        if fault.kind == "full-disk":
+            _fill_disk(r.randrange(MOST_BYTES))
+        if fault.kind == "clock":
+            jump_clocks(r)
         if fault.kind == "kill":
-            r = random.Random(fault.at)
-            delay = 0.0 if is_last or r.random() < 0.5 else r.uniform(0, LATEST_KILL)
+            delay = 0.0 if is_last or r.random() < 0.5 else r.uniform(0, LATEST)
             if not delay:
                 _die()
             self._is_dying = True
             threading.Timer(delay, _die).start()
+
+
+def _fill_disk(size: int) -> None:
+    """Make the kernel refuse every write of this process, and of its forks, beyond so many bytes of a file.
+
+    The error is EFBIG in place of ENOSPC. No file of a run is so small, so each file that is written next is cut off.
+    """
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def jump_clocks(r: random.Random) -> None:
+    """Let the clocks of this process jump: the wall clock to any side, the others ahead as after a long sleep.
+
+    The engine's clock jumps several times a little later, because it stands still between two blocks.
+    """
+    from streaming_core import _runtime
+
+    def jump() -> None:
+        for delay in DELAYS:
+            time.sleep(delay)
+            _runtime.jump_clock(ahead)
+
+    ahead = r.randint(100, 7200)
+    for name, by in (("time", r.uniform(-YEAR, YEAR)), ("monotonic", ahead), ("perf_counter", ahead)):
+        setattr(time, name, partial(_ahead, getattr(time, name), by))
+    threading.Thread(target=jump).start()
+
+
+def _ahead(clock: Callable[[], float], by: float) -> float:
+    return clock() + by
 
 
 def _die() -> NoReturn:
@@ -113,9 +177,11 @@ def supervised(
         new = [fault.kind for fault in faults[before:]]
         if end.report is not None:
             return end.report
-        if end.error is not None:
+        if "full-disk" in new and isinstance(end.error, CommandFailed | OSError):
+            say(f"fault: disk full from event {faults[-1].at}: {end.error}")
+        elif end.error is not None:
             raise end.error
-        if end.code == -signal.SIGKILL and "kill" in new:
+        elif end.code == -signal.SIGKILL and "kill" in new:
             say(f"fault: killed at event {faults[-1].at}")
         else:
             _end_alike(end.code)
@@ -181,7 +247,8 @@ class _Process:
             case "say":
                 self._life.say(*values)
             case "fault":
-                pending.remove(values[0])
+                if values[0].kind != "stall":  # the threads of the next life pause, too
+                    pending.remove(values[0])
                 faults.append(InjectedFault(kind=values[0].kind, at=values[0].at, life=self._life.number))
             case "report":
                 end.report = values[0]

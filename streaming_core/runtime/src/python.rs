@@ -18,6 +18,7 @@ use crate::error::RunError;
 use crate::executor::{Executor, Reconfigurable};
 use crate::interruption;
 use crate::memory::fetching::{Fetching, between_cores, node_bandwidths};
+use crate::output::clock;
 use crate::output::metrics::Standing;
 use crate::program::Program;
 use crate::program::kernel::{CONSTANTS, LAYOUTS};
@@ -28,8 +29,8 @@ use crate::rows::fill::{self, Values};
 use crate::rows::texts::Texts;
 use crate::state::states::{Keys, States};
 use crate::threads::sync::Arc;
-use crate::threads::timing;
 use crate::threads::topology::Topology;
+use crate::threads::{stall, timing};
 use crate::transactions::scheme;
 
 create_exception!(
@@ -420,6 +421,30 @@ impl Controller {
     }
 }
 
+/// Pauses of this thread and of the engine's threads at random moments, until `stop`.
+#[pyclass(module = "streaming_core._runtime")]
+struct Stalls(stall::Stalls);
+
+#[pymethods]
+impl Stalls {
+    #[new]
+    fn new(seed: u64) -> PyResult<Self> {
+        Ok(Self(stall::Stalls::start(seed)?))
+    }
+
+    /// Ends them, and returns the number of pauses in this process so far.
+    fn stop(&mut self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.stop());
+        stall::pauses()
+    }
+}
+
+/// Lets the engine's clock jump ahead.
+#[pyfunction]
+fn jump_clock(seconds: u64) {
+    clock::jump(Duration::from_secs(seconds));
+}
+
 /// From now on SIGTERM and SIGINT are only noted: threads at work leave with `Interrupted`.
 #[pyfunction]
 fn heed_signals() -> PyResult<()> {
@@ -548,11 +573,13 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Dealer>()?;
     module.add_class::<Control>()?;
     module.add_class::<Controller>()?;
+    module.add_class::<Stalls>()?;
     module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;
     module.add("TooManyRows", module.py().get_type::<TooManyRows>())?;
     module.add("Interrupted", module.py().get_type::<Interrupted>())?;
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signalled, module)?)?;
+    module.add_function(wrap_pyfunction!(jump_clock, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(pools, module)?)?;
     module.add_function(wrap_pyfunction!(measure_fetching, module)?)?;

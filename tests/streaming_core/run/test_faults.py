@@ -1,21 +1,26 @@
 """Runs that inject faults: each fault happens, at the same events each time, and changes no result."""
 
 import os
+import random
 import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from streaming_core import _runtime
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.oracle import oracle
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run import engine
+from streaming_core.run.checkpoint import file
 from streaming_core.run.comparison import diff
 from streaming_core.run.faults import Fault, Faults
-from streaming_core.run.supervision import Life, supervised
+from streaming_core.run.folder import CHECKPOINTS, WORK
+from streaming_core.run.supervision import Life, jump_clocks, supervised
 from streaming_core.run.way import Pooled, RunSpec
 
 EVENTS = 400
@@ -127,7 +132,6 @@ def test_a_killed_run_resumes_and_ends_with_the_result(way, run):
     killed = [f"fault: killed at event {at}" for at in ends]
     assert [line for line in lines if line in killed] == killed
     assert report.resumed == [120, 240, 320] if step == 1 else report.resumed[0] < ends[0]
-    assert run(way, "kill@130,kill@260,kill@400")[0].faults == report.faults
 
 
 def test_a_run_that_is_killed_before_a_checkpoint_starts_again(run):
@@ -135,6 +139,7 @@ def test_a_run_that_is_killed_before_a_checkpoint_starts_again(run):
     assert report.resumed == []
     assert [fault.life for fault in report.faults] == [1, 2, 3]
     assert len(lines) == 3
+    assert run("pooled", "kill", checkpoint="0")[0].faults == report.faults
 
 
 def test_a_complete_run_is_returned(cases, tmp_path):
@@ -142,6 +147,70 @@ def test_a_complete_run_is_returned(cases, tmp_path):
     first = engine.run(spec, cases / "wc", tmp_path / "out")
     assert engine.run(spec, cases / "wc", tmp_path / "out") == first
     assert happened(first) == [("kill", 9, 1)]
+
+
+# --- other faults ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_on_a_full_disk_ends_and_resumes_with_the_result(way, cases, tmp_path):
+    spec = RunSpec.parse({"threads": 2, "sink": "parquet", "checkpoint": "40", "faults": "full-disk@200"} | WAYS[way])
+    out, lines = tmp_path / "out", []
+
+    def say(line):
+        """Note a line. Between the two lives, the folder is that of a run that was killed."""
+        lines.append(line)
+        if line.startswith("fault: "):
+            assert sorted(path.name for path in out.iterdir()) == [WORK, "spec.json"]
+            events = [file.read(path).events for path in file.paths(out / WORK / CHECKPOINTS)]
+            assert events[:2] == [200, 160]
+
+    report = engine.run(spec, cases / spec.app, out, say=say)
+    assert happened(report) == [("full-disk", 200, 1)]
+    assert lines[-2:] == [
+        f"fault: disk full from event 200: cannot write run folder {out}: File too large",
+        "resuming from the checkpoint at event 200",
+    ]
+    assert diff(out, cases / f"{spec.app}-oracle").exit_code == 0
+
+
+def test_a_full_disk_refuses_checkpoints(cases, tmp_path):
+    spec = RunSpec.parse(WAYS["pooled"] | {"checkpoint": "40", "faults": "full-disk@200"})
+    lines = []
+    report = engine.run(spec, cases / "wc", tmp_path / "out", say=lines.append)
+    assert "no checkpoint at event 240: File too large; the run goes on" in lines
+    assert report.resumed == [200]
+    whole = engine.run(Pooled(app="wc"), cases / "wc", None)
+    assert (report.verified.digest, report.state_digest) == (whole.verified.digest, whole.state_digest)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stalls_and_jumping_clocks_change_no_result(way, run):
+    report, lines = run(way, "stall@7,clock@100", checkpoint="60s")
+    assert happened(report) == [("stall", 7, 1), ("clock", 100, 1)]
+    assert report.resumed == lines == []
+
+
+def test_threads_pause_until_the_stalls_stop():
+    before = pauses = _runtime.Stalls(3).stop()
+    while pauses == before:
+        pauses = _runtime.Stalls(4).stop()
+    assert pauses > before
+
+
+def test_the_clocks_of_a_life_jump(cases, tmp_path):
+    wall, monotonic = time.time, time.monotonic
+
+    def live(life):
+        jump_clocks(random.Random(life.number))
+        return time.time() - wall(), time.monotonic() - monotonic()
+
+    differences = supervised([], live, None, print)
+    assert min(map(abs, differences)) > 60
+    assert (time.time, time.monotonic) == (wall, monotonic)
+    workload.write("wc", {}, 30_000, 1, tmp_path / "events")
+    report = engine.run(Pooled(app="wc", faults="clock@1"), tmp_path / "events", tmp_path / "out")
+    assert report.verified.seconds > 60  # of engine time
 
 
 # --- how a life ends -------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ pub mod door;
 pub mod idle;
 pub mod own;
 pub mod reorder;
+#[cfg(any(feature = "pyo3", all(test, not(any(loom, shuttle)))))]
+pub mod stall;
 pub mod sync;
 pub mod team;
 #[cfg(test)]

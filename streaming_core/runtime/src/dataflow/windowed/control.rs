@@ -12,7 +12,6 @@
 //! the bound of dealt events, so several sources do this one after the other. Each replica's own thread writes its `worked`.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use crate::dataflow::windowed::controller::{Controller, Load, balance};
 use crate::dataflow::windowed::counts::Counts;
@@ -20,7 +19,7 @@ use crate::dataflow::windowed::epochs::{Epochs, REPORTED, Reconfiguration, Reque
 use crate::dataflow::windowed::owners::Owners;
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
-use crate::output::clock::Running;
+use crate::output::clock::{self, Running};
 use crate::state::windows::CELLS;
 use crate::threads::sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock};
 
@@ -248,7 +247,7 @@ impl Control {
 
 impl Reconfigurable for Arc<Control> {
     fn request(&self, pattern: &[usize]) -> Result<(), RunError> {
-        let now = Instant::now();
+        let now = clock::now();
         Owners::check(&self.operator, pattern, self.epochs.replicas()).map_err(RunError::Invalid)?;
         let mut asking = lock(&self.asking);
         let asked_at = asking.clock.map_or(0, |clock| clock.at(now));
