@@ -53,7 +53,7 @@ class FindView:
 
     Attributes:
         find: The find.
-        way: The way of executing, in words.
+        way: The way of executing, in words; empty if the oracle alone shows it.
         names: The fields of an event, and whether they are numbers.
         events: The first events.
         more: The number of the others.
@@ -83,7 +83,7 @@ class FindView:
         table = list(_rows(events.slice(0, MOST_EVENTS), wrong))
         return cls(
             find=find,
-            way=way_text(find.way),
+            way=way_text(find.way) if find.symptom.needs_run else "",
             names={one.name: _is_number(one.type) for one in events.schema if one.name != "seq"},
             events=table,
             more=events.num_rows - len(table),

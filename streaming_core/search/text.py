@@ -81,7 +81,8 @@ def show_case(case: Case, outcome: Replay, console: Console) -> None:
         console.print(Text.assemble(("wrong", "bold red"), f": {outcome.symptom.sentence}"), soft_wrap=True)
     if case.symptom is not None and outcome.symptom not in (None, case.symptom):
         console.print(f"       when it was found, {case.symptom.sentence}", soft_wrap=True, markup=False)
-    facts = {"application": case.spec.app, "way": way_text(way_of(case.spec))}
+    facts = {"application": case.spec.app}
+    facts |= {"way": way_text(way_of(case.spec))} if case.symptom is None or case.symptom.needs_run else {}
     facts |= {"parameters": shown(case.spec.params)} if case.spec.params else {}
     facts |= {"rate": f"{case.rate:.0%} of trials; {_times(trials(case))} needed"} if case.rate < 1 else {}
     console.print(_columns([(Text(name, "dim"), value) for name, value in facts.items()]))
@@ -156,7 +157,11 @@ def show(searched: Report, console: Console) -> None:
     """Print the outcome of a search."""
     for find in searched.finds:
         console.print(Text.assemble(("found", "bold red"), f": {find.sentence}"), soft_wrap=True)
-        facts = {"way": way_text(find.way), "at fault": find.at, "shown by": find.how_often}
+        facts = {
+            "way": way_text(find.way) if find.symptom.needs_run else "",
+            "at fault": find.at,
+            "shown by": find.how_often,
+        }
         facts |= {"folder": str(find.folder), "again": find.command, "test": str(find.test)}
         console.print(_columns([(Text(f"  {name}", "dim"), value) for name, value in facts.items() if value]))
         if find.folder.exists():

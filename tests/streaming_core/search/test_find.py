@@ -52,7 +52,7 @@ def test_replay_prints_expected_beside_actual(tally_find, tally, laboratory, mon
     printed = capsys.readouterr().out
     assert "outputs  seq 4, sub 0  name    'ann'     'ann'" in printed
     assert "votes   3         4" in printed
-    assert "4      4   'ann'  ← its outputs differ" in printed
+    assert "4      4   'ann'  ← at fault" in printed
     tally.with_events(tally.events.slice(0, 3)).save(tmp_path)
     assert text.replay(tmp_path, Console(), True, None) == 0
     assert json.loads(capsys.readouterr().out)["shows"] is False
