@@ -124,7 +124,7 @@ def check(
     else:
         headers = {about[0]: about[1], "oracles": f"{outputs:,} outputs; the interpreted and the compiled oracle agree"}
         headers["invariants"] = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
-        _show(console, run, headers | {"search": report.sentence})
+        _show(console, run, headers | ({"search": report.sentence} if seconds else {}))
         for case, reason in cases:
             console.print()
             text.show_case(case, Replay(case.symptom, reason, 1), console)

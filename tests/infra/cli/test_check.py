@@ -9,14 +9,16 @@ from streaming_core.apps import registry
 from streaming_core.cli.new import new, templates
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
+from streaming_core.search import search
 from tests.infra.cli.conftest import lockstep, refused
+from tests.reports import past_finds
 from tests.streaming_core.cli.test_own_data import OWN
 
 
 @pytest.mark.slow
 def test_application_runs_in_every_way_of_its_kind(session, capfd, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1, 2])
-    assert check.check("wc", 300, settings=["vocabulary=20"]) == 0
+    assert check.check("wc", 300, settings=["vocabulary=20"], seconds=0.0) == 0
     output, error = capfd.readouterr()
     assert error == ""
     assert "generator  300 events, the same if generated twice" in output
@@ -44,7 +46,7 @@ def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
         return run(spec, *arguments, **options)
 
     monkeypatch.setattr(engine, "run", failing)
-    assert check.check("wc", 300, settings=["vocabulary=20"], as_json=True) == 1
+    assert check.check("wc", 300, settings=["vocabulary=20"], seconds=0.0, as_json=True) == 1
     findings = json.loads(capsys.readouterr().out)
     assert not findings["green"]
     wrong = [cell for cell in findings["cells"] if cell["verdict"] != "equal"]
@@ -57,7 +59,7 @@ def test_failure_is_named_with_its_way(session, capsys, monkeypatch):
 def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, monkeypatch):
     monkeypatch.setattr(check, "THREADS", [1])
     monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
-    assert check.check("wc", 300, settings=["vocabulary=20"]) == 1
+    assert check.check("wc", 300, settings=["vocabulary=20"], seconds=0.0) == 1
     output = capsys.readouterr().out
     assert "breaks an invariant: invariant:never: " in output
     assert "rows break it" in output
@@ -65,17 +67,32 @@ def test_broken_invariant_is_distinct_from_a_different_result(session, capsys, m
 
 
 @pytest.mark.slow
+def test_find_of_the_search_is_printed_as_a_small_case(session, capfd, monkeypatch):
+    def fake(app, corpus, finds, seconds, **options):
+        return search.Report(app, 0, inputs=8, runs=40, reached=6, branches=7, finds=[past_finds.add(finds)])
+
+    monkeypatch.setattr(check, "THREADS", [1])
+    monkeypatch.setattr(search, "search", fake)
+    assert check.check("wc", 300, settings=["vocabulary=20"]) == 1
+    output = capfd.readouterr().out
+    assert "search     8 inputs in 40 ways, 6 of 7 branches reached, 1 find\n" in output
+    assert "cells equal the oracle\n" in output
+    assert "wrong: the result differs from the oracle's: outputs\n" in output
+    assert output.splitlines()[-1] == "to keep it as a page and a test, type `lockstep find wc`"
+
+
+@pytest.mark.slow
 def test_application_without_generator_runs_on_files_and_on_an_import(session, home, package, tmp_path, capfd):
     (package / "own.py").write_text(OWN.replace("NAME", "own").replace("TIME", "ms"))
     (tmp_path / "a.csv").write_text("ts,cents,name\n2,5,b\n1,3,a\n1970-01-01,4,b\n")
     files = [str(tmp_path / "a.csv"), "--map", "account=name"]
-    assert lockstep("check", "own", "--data", *files) == 0
+    assert lockstep("check", "own", "--data", *files, "--search", "0") == 0
     output = capfd.readouterr().out
     assert f"data       3 events of {files[0]}; sorted by ts: 2 rows had a lower ts than the row before\n" in output
     assert "3 outputs; the interpreted and the compiled oracle agree" in output
     assert output.splitlines()[-1].endswith("cells equal the oracle")
     assert lockstep("import", "own", *files, "--name", "mine") == 0
-    assert lockstep("check", "own", "--data", "mine") == 0
+    assert lockstep("check", "own", "--data", "mine", "--search", "0") == 0
     assert "data       3 events of mine" in capfd.readouterr().out
     assert [path.name for path in home.root.iterdir()] == ["imported"]
 
@@ -101,5 +118,5 @@ def test_every_template_of_an_application_passes(session, home, package, tmp_pat
         files = new(f"from_{template}", package, tmp_path / "nowhere", template)
         streams = [(path.name.split(".")[1:-1], path) for path in files if path.suffix == ".csv"]
         data = [word for stream, path in streams for word in ("--data", "=".join([*stream, str(path)]))]
-        assert lockstep("check", f"from_{template}", *data) == 0
+        assert lockstep("check", f"from_{template}", *data, "--search", "0") == 0
         assert "cells equal the oracle" in capfd.readouterr().out
