@@ -1,7 +1,7 @@
 """The search for a fault of one application: rounds of drawn inputs, each in several ways, within a time.
 
-A round has one set of parameters, because kernels are compiled for it. Its inputs are examined side by side, and their
-results count in their order. So a seed draws the same inputs again, as long as the corpus is the same.
+A round has one set of parameters, because kernels are compiled for it. Each laboratory makes a round, and their results
+count in the order of their numbers. So a seed draws the same inputs again, as long as the corpus is the same.
 
 The search tries the cases of earlier finds first, and ends with the first find that is new.
 """
@@ -9,12 +9,12 @@ The search tries the cases of earlier finds first, and ends with the first find 
 from __future__ import annotations
 
 import os
-import queue
 import random
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +37,15 @@ from streaming_core.search.shrinking import Judge, shrink
 INPUTS, WAYS = 8, 5  # of a round; of an input
 _PATIENCE = 10.0  # seconds that a search waits at its end for the last invariants
 _POLL = 0.2  # seconds between two looks for a signal
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A round: its number, its parameters, and its inputs, each with the ways of executing it."""
+
+    number: int
+    params: dict[str, Any]
+    inputs: list[tuple[Input, list[RunSpec]]]
 
 
 @dataclass
@@ -112,8 +121,9 @@ class Search:
         self.report = Report(request.app, request.seed)
         self._known: list[Symptom] = []
         self._news = False  # whether there is a find that is new
+        self._is_over = threading.Event()  # something goes wrong in one of the rounds
         self._seen: set[str] = set()  # parameters whose compiled loop was compared
-        self._checking: tuple[list[Case], Future] | None = None  # cases whose invariants Spark checks
+        self._checking: tuple[list[tuple[Case, Path]], Future] | None = None  # results whose invariants Spark checks
         self._inputs = self._corpus.inputs()
         self._branches = set(self._corpus.ledger.branches)
         self._every = scenario.branches(self.app, self.app.bind())
@@ -123,13 +133,11 @@ class Search:
         with ExitStack() as stack:
             count = 2 if (os.cpu_count() or 1) > 1 else 1
             self._laboratories = [stack.enter_context(Laboratory()) for _ in range(count)]
-            self._free: queue.Queue[Laboratory] = queue.Queue()
-            for one in self._laboratories:
-                self._free.put(one)
             self._pool, self._beside = stack.enter_context(_pool(count)), stack.enter_context(_pool(1))
+            self._root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-find-")))
             self._try_known()
-            while time.monotonic() < self._end and not self._round():
-                pass
+            while time.monotonic() < self._end and not self._news:
+                self._rounds()
             if not self._news and self._checking is not None and wait([self._checking[1]], _PATIENCE).done:
                 self._take(self._invariant_cases())
         self._tell()
@@ -144,33 +152,69 @@ class Search:
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
-    def _round(self) -> bool:
-        """Make a round; returns whether it found something new."""
-        seed = self.report.seed
-        number = self._corpus.begin(seed)
-        r = random.Random(f"search {self.app.name} {seed} {number}")
-        params = draws.parameters(self.app, r)
-        inputs = [draws.draw(self.app, params, r, self._inputs, self._request.source) for _ in range(INPUTS)]
-        todo = [(one, self._ways(one, r)) for one in inputs]
-        runs, suspects, reached = 0, [], set[int]()
-        for (one, specs), examination in zip(todo, self._examine_all(todo), strict=True):
-            if examination is None or examination.refused:
-                continue
-            self.report.inputs += 1
-            runs += len(examination.of_runs)
-            suspects += self._suspects(one, specs, examination)
-            if new := examination.branches - self._branches:
-                self._branches |= new
-                self._corpus.add(one)
-                self._inputs.append(one)
-            reached |= examination.branches
-        self.report.runs += runs
-        suspects += self._by_invariants([one for one, _ in todo])
-        self._corpus.end(seed, number, len(inputs), runs, reached)
+    def _rounds(self) -> None:
+        """Make a round in each laboratory, and take the first suspect."""
+        rounds = [self._draw(self._corpus.begin(self.report.seed)) for _ in self._laboratories]
+        self._is_over.clear()
+        futures = [self._pool.submit(self._examine, *one) for one in zip(self._laboratories, rounds, strict=True)]
+        suspects: list[Case] = []
+        for one, future in zip(rounds, futures, strict=True):
+            suspects += self._merge(one, _result(future))
+        suspects += self._by_invariants(rounds)
         self._tell()
         self._say(self.report.sentence)
         self._take(suspects)
-        return self._news
+
+    def _draw(self, number: int) -> _Round:
+        """Draw the inputs and the ways of a round."""
+        r = random.Random(f"search {self.app.name} {self.report.seed} {number}")
+        params = draws.parameters(self.app, r)
+        inputs = [draws.draw(self.app, params, r, self._inputs, self._request.source) for _ in range(INPUTS)]
+        return _Round(number, params, [(one, self._ways(one, r)) for one in inputs])
+
+    def _examine(self, laboratory: Laboratory, one: _Round) -> list[Examination]:
+        """Examine the inputs of a round, until the time is over or something goes wrong."""
+        examinations: list[Examination] = []
+        checks = [PROPERTIES] if self.app.properties else []
+        for number, (drawn, specs) in enumerate(one.inputs):
+            if time.monotonic() >= self._end or self._is_over.is_set():
+                break
+            is_last = number == len(one.inputs) - 1
+            keep = self._root / f"{one.number}-{number}" if self._checks_invariants(drawn) else None
+            examination = laboratory.examine(self._case(drawn), specs, checks, keep=keep)
+            if is_last and self._is_new(one.params):  # numba takes seconds to compile the loop
+                examination.of_oracle += laboratory.examine(self._case(drawn), (), [LOOP]).of_oracle
+            examinations.append(examination)
+            if examination.verdicts:
+                self._is_over.set()
+        return examinations
+
+    def _is_new(self, params: Mapping[str, Any]) -> bool:
+        """Whether the compiled loop has these parameters for the first time."""
+        is_new = repr(params) not in self._seen
+        self._seen.add(repr(params))
+        return is_new
+
+    def _checks_invariants(self, one: Input) -> bool:
+        return self._invariants is not None and one.is_usual and one.events.num_rows > 0 and self._checking is None
+
+    def _merge(self, one: _Round, examinations: Sequence[Examination]) -> list[Case]:
+        """Count what a round tried, and keep inputs that reached new branches; returns the suspects."""
+        runs, suspects, reached = 0, list[Case](), set[int]()
+        for (drawn, specs), examination in zip(one.inputs, examinations, strict=False):
+            if examination.refused:
+                continue
+            self.report.inputs += 1
+            runs += len(examination.of_runs)
+            suspects += self._suspects(drawn, specs, examination)
+            if examination.branches - self._branches:
+                self._branches |= examination.branches
+                self._corpus.add(drawn)
+                self._inputs.append(drawn)
+            reached |= examination.branches
+        self.report.runs += runs
+        self._corpus.end(self.report.seed, one.number, len(examinations), runs, reached)
+        return suspects
 
     def _ways(self, one: Input, r: random.Random) -> list[RunSpec]:
         return ways.ways(self.app, self.app.bind(one.params), one.events.num_rows, r, WAYS)
@@ -180,27 +224,6 @@ class Search:
             {"app": self.app.name, "params": one.params, "executor": executors_of(self.app.kind)[0]}
         )
         return Case(spec, one.events, symptom, origin=one.origin)
-
-    def _examine_all(self, todo: Sequence[tuple[Input, list[RunSpec]]]) -> Iterator[Examination | None]:
-        """Examine inputs side by side; None for those whose turn did not come in time."""
-        futures = []
-        for one, specs in todo:
-            checks = [PROPERTIES] if self.app.properties else []
-            if (params := repr(sorted(one.params.items()))) not in self._seen and self.report.inputs:
-                self._seen.add(params)  # numba takes seconds to compile the loop, so not in the first round
-                checks.append(LOOP)
-            futures.append(self._pool.submit(self._examine, self._case(one), specs, checks))
-        for future in futures:
-            yield _result(future)
-
-    def _examine(self, case: Case, specs: Sequence[RunSpec], checks: Sequence[str]) -> Examination | None:
-        if time.monotonic() >= self._end:
-            return None
-        laboratory = self._free.get()
-        try:
-            return laboratory.examine(case, specs, checks)
-        finally:
-            self._free.put(laboratory)
 
     def _suspects(self, one: Input, specs: Sequence[RunSpec], examination: Examination) -> list[Case]:
         """The cases of an examination that go wrong in a way that is not known yet."""
@@ -212,24 +235,29 @@ class Search:
         ]
         return [case for case in cases if case.symptom not in self._known]
 
-    def _by_invariants(self, inputs: Sequence[Input]) -> list[Case]:
-        """The cases of earlier rounds that break an invariant. Spark then checks usual inputs of this round, beside."""
-        if self._invariants is None or (self._checking is not None and not self._checking[1].done()):
-            return []
-        cases = self._invariant_cases()
-        usual = [self._case(one) for one in inputs if one.is_usual and one.events.num_rows]
-        if usual:
-            self._checking = usual, self._beside.submit(self._broken, usual)
+    def _by_invariants(self, rounds: Sequence[_Round]) -> list[Case]:
+        """The cases of earlier rounds that break an invariant. Spark then checks usual inputs of these, beside."""
+        cases = self._invariant_cases() if self._checking is not None and self._checking[1].done() else []
+        results = [
+            (self._case(drawn), folder)
+            for one in rounds
+            for number, (drawn, _) in enumerate(one.inputs)
+            if (folder := self._root / f"{one.number}-{number}" / "oracle" / "manifest.json").exists()
+        ]
+        results = [(case, manifest.parents[1]) for case, manifest in results]
+        if results and self._invariants is not None:
+            self._checking = results, self._beside.submit(self._invariants, results)
         return cases
 
     def _invariant_cases(self) -> list[Case]:
         """The cases that Spark has checked and that break an invariant."""
-        if self._checking is None:
-            return []
-        (cases, broken), self._checking = self._checking, None
+        assert self._checking is not None
+        (results, broken), self._checking = self._checking, None
+        for _, folder in results:
+            shutil.rmtree(folder, ignore_errors=True)
         return [
             case.changed(symptom=symptom)
-            for case, names in zip(cases, _result(broken), strict=True)
+            for (case, _), names in zip(results, _result(broken), strict=True)
             for name in names
             if (symptom := Symptom("invariant", name)) not in self._known
         ]
@@ -237,23 +265,13 @@ class Search:
     def _broken(self, cases: Sequence[Case]) -> list[list[str]]:
         """The invariants that each case breaks."""
         assert self._invariants is not None
-        root = Path(tempfile.mkdtemp(prefix="lockstep-find-"))
-        try:
-            folders = [(case, root / str(number)) for number, case in enumerate(cases)]
-            good = [(case, folder) for case, folder in folders if self._computed(case, folder)]
+        with tempfile.TemporaryDirectory(dir=self._root) as root:
+            folders = [(case, Path(root) / str(number)) for number, case in enumerate(cases)]
+            for case, folder in folders:
+                self._laboratories[0].examine(case, (), keep=folder)
+            good = [one for one in folders if (one[1] / "oracle" / "manifest.json").exists()]
             names = dict(zip([folder for _, folder in good], self._invariants(good) if good else [], strict=True))
             return [names.get(folder, []) for _, folder in folders]
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
-    def _computed(self, case: Case, folder: Path) -> bool:
-        """Compute the oracle's result into a folder; returns whether it has one."""
-        laboratory = self._free.get()
-        try:
-            examination = laboratory.examine(case, (), keep=folder)
-        finally:
-            self._free.put(laboratory)
-        return examination.refused is None and not examination.failure and not examination.of_oracle
 
     # --- finds -------------------------------------------------------------------------------------------------------
 
