@@ -250,8 +250,9 @@ def pairs_are_those_of_a_nested_loop(stream):
             before = stream.events[earlier]
             if row["ts"] - before["ts"] >= size:
                 break
-            one, other = (before, row) if row["stream"] else (row, before)
-            near = stream.wrap(abs(stream.wrap(one["x"] - other["a"]))) <= band
-            if before["stream"] != row["stream"] and near and abs(one["y"] - other["b"]) <= band:
-                expected.append((seq, earlier))
+            if before["stream"] != row["stream"]:
+                one, other = (before, row) if row["stream"] else (row, before)
+                near = abs(one["y"] - other["b"]) <= band
+                if near and stream.wrap(abs(stream.wrap(one["x"] - other["a"]))) <= band:
+                    expected.append((seq, earlier))
     assert sorted((row["seq"], row["earlier"]) for row in stream.outputs) == sorted(expected)

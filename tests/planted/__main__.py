@@ -1,7 +1,8 @@
 """Search for planted faults: `python -m tests.planted [NAME ...] [--minutes N] [--seed N] [--json]`.
 
-Each search is a `lockstep find` in an overlay of the checkout (`overlay.py`), and ends with its first find. The test that
-it writes has to fail there, and to pass here. All forty take hours. Exit code 1: a tenth of them was not found.
+Each search is a `lockstep find` in an overlay of the checkout (`overlay.py`), and ends with its first find. The test
+that it writes has to fail there, and to pass in an overlay without the fault. All forty take hours. Exit code 1: a tenth
+of them was not found.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.planted import operators, overlay, runtime
@@ -36,7 +36,7 @@ class Outcome:
         threads: Its threads.
         rate: The share of trials that show it.
         fails: Whether its test fails in the overlay.
-        passes: Whether its test passes in the checkout.
+        passes: Whether its test passes in an overlay without the fault.
     """
 
     fault: str
@@ -77,8 +77,8 @@ def planted(name: str) -> Iterator[tuple[Overlay, str]]:
 
 
 def search(name: str, minutes: float, seed: int) -> Outcome:
-    """Search for a fault, and run the test of the find in both checkouts."""
-    with planted(name) as (there, app):
+    """Search for a fault, and run the test of the find there and in a sound overlay."""
+    with planted(name) as (there, app), overlay.of_checkout(apply=operators.prepare) as sound:
         arguments = ["find", app, "--minutes", str(minutes), "--seed", str(seed), "--json"]
         ended = there.run("-m", "infra.cli", *arguments, seconds=60 * minutes + _AFTER)
         if ended.returncode not in (0, 1):
@@ -88,7 +88,7 @@ def search(name: str, minutes: float, seed: int) -> Outcome:
             return Outcome(name, app)
         find = finds[0]
         numbers = {key: find[key] for key in ("seconds", "shrinking", "events", "threads", "rate")}
-        codes = [where.run("-m", "pytest", "-q", find["test"], seconds=_AFTER) for where in (there, Overlay(overlay.ROOT))]
+        codes = [where.run("-m", "pytest", "-q", find["test"], seconds=_AFTER) for where in (there, sound)]
         fails, passes = codes[0].returncode == 1, codes[1].returncode == 0
         return Outcome(name, app, find["sentence"], **numbers, fails=fails, passes=passes)
 
