@@ -13,6 +13,7 @@ import pickle
 import random
 import resource
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -263,6 +264,7 @@ def _be_child(parent: int, pipe: Connection, life: Life, live: Callable[[Life], 
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(ExitCode.COMMAND_FAILED)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # those of a progress bar have a lock
         life.progress = lambda *values: pipe.send(("progress", *values))
         life.say = lambda line: pipe.send(("say", line))
         life.tell = lambda fault: pipe.send(("fault", fault))

@@ -317,8 +317,10 @@ if __name__ == "__main__":
     import streaming_core.search.trial  # noqa: F401
     from streaming_core.data.arrow import from_bytes
     from streaming_core.data.digest import digest_table
+    from streaming_core.run import provenance
 
     digest_table(pyarrow.Table.from_arrays([from_bytes([b""])], ["text"]))  # imports numba
+    provenance.build()  # asks git once
     pyarrow.set_cpu_count(1)
     for module in sys.argv[1:]:
         registry.add(module)
