@@ -176,7 +176,7 @@ def write(
             digest=case.digest,
             app=case.spec.app,
             symptom=case.symptom,
-            reason=trial.reason,
+            reason=trial.reason or f"not shown again in {trial.trials} trials",
             rate=case.rate,
             origin=case.origin,
             way=way_of(case.spec),
@@ -229,13 +229,13 @@ def _operator(case: Case, laboratory: Laboratory, keep: Path) -> str | None:
         return next((name for name in operators if re.match(rf"{name}\b", symptom.name)), None)
     if not symptom.needs_run or symptom.kind == "hang":
         return None
-    if len(operators) == 1:
-        return operators[0]
     for name in operators:
         part = app.through(name)
+        if len(part.operators) == len(app.operators):  # no operator in front of it is at fault
+            return name
         spec = recording.within(case.spec, {one.name for one in part.operators[1:]})
         try:
-            if replay(case.changed(spec=spec), laboratory, keep, part=name).symptom is not None:
+            if replay(case.changed(spec=spec), laboratory, keep, name, least=1).symptom is not None:
                 return name
         except BadInput:  # the part does not run in this way
             continue
@@ -268,7 +268,7 @@ def _event(case: Case, trial: Replay, laboratory: Laboratory, keep: Path) -> int
     if symptom.kind in ("hang", "invariant") or case.rate < 1 or case.events.num_rows > _MOST_EVENTS:
         return None
     for count in range(1, case.events.num_rows + 1):
-        if replay(case.changed(events=case.events.slice(0, count)), laboratory, keep).symptom == symptom:
+        if replay(case.changed(events=case.events.slice(0, count)), laboratory, keep, least=1).symptom == symptom:
             return count - 1
     return None
 

@@ -53,17 +53,22 @@ class Replay:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def trials(case: Case) -> int:
-    """How often to try a case, so that a fault of its rate stays hidden once in a thousand times."""
+def trials(case: Case, least: int = _FEWEST) -> int:
+    """How often to try a case, at least so often, so that a fault of its rate stays hidden once in a thousand times."""
     if case.symptom is not None and not case.symptom.needs_run:
         return 1
     if not 0 < case.rate < 1:
-        return _FEWEST
-    return min(_MOST, max(_FEWEST, math.ceil(math.log(_DOUBT) / math.log1p(-case.rate))))
+        return least
+    return min(_MOST, max(least, math.ceil(math.log(_DOUBT) / math.log1p(-case.rate))))
 
 
 def replay(
-    case: Case, laboratory: Laboratory, keep: Path, part: str | None = None, invariants: Invariants | None = None
+    case: Case,
+    laboratory: Laboratory,
+    keep: Path,
+    part: str | None = None,
+    invariants: Invariants | None = None,
+    least: int = _FEWEST,
 ) -> Replay:
     """Try a case until it goes wrong as it says, as often as its rate demands.
 
@@ -73,6 +78,7 @@ def replay(
         keep: A new folder that gets `workload`, `oracle` and the result of the last trial.
         part: An operator behind which the pipeline ends; None: the whole pipeline.
         invariants: Checks the declared invariants; a case that breaks one needs it.
+        least: The number of trials of a case that every trial should show.
 
     Returns:
         The trial that showed the symptom of the case; else the last one that showed another symptom.
@@ -82,8 +88,9 @@ def replay(
         CommandFailed: The disk is full.
     """
     specs, checks = requests(case)
-    outcome = Replay(trials=trials(case))
-    for number in range(1, trials(case) + 1):
+    most = trials(case, least)
+    outcome = Replay(trials=most)
+    for number in range(1, most + 1):
         shutil.rmtree(keep, ignore_errors=True)
         examination = laboratory.examine(case, specs, checks, keep=keep, part=part)
         if examination.refused is not None:

@@ -85,7 +85,7 @@ def show_case(case: Case, outcome: Replay, console: Console) -> None:
     facts |= {"way": way_text(way_of(case.spec))} if case.symptom is None or case.symptom.needs_run else {}
     facts |= {"parameters": shown(case.spec.params)} if case.spec.params else {}
     facts |= {"rate": f"{case.rate:.0%} of trials; {_times(trials(case))} needed"} if case.rate < 1 else {}
-    console.print(_columns([(Text(name, "dim"), value) for name, value in facts.items()]))
+    _show_facts(facts, console)
     console.print(_events(case, {one.row.get("seq") for one in outcome.differences}))
     if outcome.differences:
         console.print(_differences(outcome.differences))
@@ -95,14 +95,22 @@ def show_case(case: Case, outcome: Replay, console: Console) -> None:
         console.print(outcome.reason, soft_wrap=True, markup=False)
 
 
+def _show_facts(facts: Mapping[str, str], console: Console, indent: str = "") -> None:
+    """Print a line for each fact, without breaking it: people copy paths and commands."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value:
+            console.print(Text.assemble(indent, (f"{name:{width}}  ", "dim"), value), soft_wrap=True)
+
+
 def _times(number: int) -> str:
     return f"{number} trial{'s' * (number != 1)}"
 
 
-def _columns(rows: Sequence[Sequence[Any]], header: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), show_header=bool(header))
-    for name in header or rows[0]:
-        table.add_column(str(name) if header else "", overflow="fold")
+def _columns(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in header:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(one if isinstance(one, Text) else Text(str(one)) for one in row))
     return table
@@ -163,7 +171,7 @@ def show(searched: Report, console: Console) -> None:
             "shown by": find.how_often,
         }
         facts |= {"folder": str(find.folder), "again": find.command, "test": str(find.test)}
-        console.print(_columns([(Text(f"  {name}", "dim"), value) for name, value in facts.items() if value]))
+        _show_facts(facts, console, "  ")
         if find.folder.exists():
             console.print(_events(Case.load(find.folder), {find.event}))
         if not find.differences:
