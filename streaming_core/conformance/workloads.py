@@ -300,12 +300,13 @@ def _is_number(kind: Any) -> bool:
     return isinstance(kind, Scalar) and kind.name != "boolean"
 
 
-def edges(kind: Scalar, others: Iterable[int] = ()) -> list[Any]:
-    """Values of a scalar that programs get wrong: its bounds, those of other types, and `others`, where they fit."""
+def edges(kind: Scalar, numbers: Iterable[int] | None = None) -> list[Any]:
+    """Values of a scalar that programs get wrong: its bounds, and those of other types; or its bounds and `numbers`."""
     if kind.is_float:
-        return sorted([*FLOATS, *map(float, others)], key=str)
+        return sorted(FLOATS if numbers is None else map(float, numbers), key=str)
     low, high = kind.bounds
-    values: list[Any] = [value for value in sorted({*INTEGERS, *others, low, high}, key=str) if low <= value <= high]
+    fitting = [one for one in {*(INTEGERS if numbers is None else numbers), low, high} if low <= one <= high]
+    values: list[Any] = sorted(fitting, key=str)
     if kind.name == "boolean":
         return [bool(value) for value in values]
     return values if kind.scale is None else [Decimal(value).scaleb(-kind.scale) for value in values]

@@ -138,12 +138,12 @@ def draw(
         count = _count(r)
         most = MOST if count > FEW else FEW
         rows = _generated(app, tuple(params.items()), most, r.randrange(SEEDS), source)
-        first = r.randrange(max(len(rows) - count, 0) + 1) if r.random() < 0.3 else 0
+        changes = r.choice((0, 0, 1, 1, 2, 2, 3, 4))
+        first = r.randrange(max(len(rows) - count, 0) + 1) if changes and r.random() < 0.3 else 0
         rows, names = rows[first : first + count], ["data" if source else "generator"]
-        changes = r.choice((0, 1, 1, 2, 2, 3, 4))
         names += [f"from {first}"] if first else []
     material = Material(app, dict(params), rows)
-    is_usual = len(names) == 1 and not changes
+    is_usual = not changes
     if changes and rows:
         names += _change(material, changes, r)
     events = material.table(in_order(material))[:MOST]
@@ -340,7 +340,7 @@ def _edges(material: Material, r: random.Random) -> list[Row]:
     numbers = {*integers, *(value for value in material.params.values() if type(value) is int)}
     beside = {number + step for number in numbers for step in (-1, 0, 1)}
     item = kind.item if isinstance(kind, Array) else kind
-    values = edges(item, r.choice(((), beside)))
+    values = edges(item, r.choice((None, beside)))
     if isinstance(kind, Array):
         row = r.choice([row for row in material.rows if row[name]] or [{name: []}])[name]
         values = [[value] * len(row) for value in values] + [[value, *row[1:]] for value in values]

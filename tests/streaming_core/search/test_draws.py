@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
@@ -33,21 +34,74 @@ def test_inputs_fit_the_application(name):
 
 
 def test_most_inputs_are_small_and_some_are_usual():
-    inputs = [one for _, one in drawn("wc", 300)]
+    inputs = [one for _, one in drawn("scalejoin", 200)]
     sizes = sorted(one.events.num_rows for one in inputs)
     assert sizes[0] <= 1
-    assert 20 < sizes[150] < 200
+    assert 20 < sizes[100] < 200
     assert sizes[-1] > 900
-    assert 20 < sum(one.is_usual for one in inputs) < 100
-    assert sum("corpus" in one.origin for one in inputs) > 30
+    assert 15 < sum(one.is_usual for one in inputs) < 70
+    assert sum("corpus" in one.origin for one in inputs) > 20
 
 
-def test_every_change_occurs():
-    origins = Counter()
-    for name in ("wc", "scalejoin", "wordcount"):
-        for _, one in drawn(name, 150):
-            origins.update(one.origin.split(", "))
-    assert set(origins) >= set(CHANGES) - {"late", "backwards", "null", "nulls"}
+def steps(events):
+    """The steps of time."""
+    ts = events["ts"].to_pylist()
+    return [one - other for one, other in zip(ts[1:], ts, strict=False)]
+
+
+def pairs(events):
+    """Each event with the one before, without numbers."""
+    rows = events.drop_columns(["seq"]).to_pylist()
+    return zip(rows[1:], rows, strict=False)
+
+
+def some(name, holds):
+    """A difficulty that is a value of a field."""
+    return lambda events: any(holds(value) for value in events[name].to_pylist())
+
+
+DIFFICULTIES = {
+    "no event": lambda events: events.num_rows == 0,
+    "one event": lambda events: events.num_rows == 1,
+    "a power of two": lambda events: events.num_rows in (64, 128, 256),
+    "beside a power of two": lambda events: events.num_rows in (63, 65, 127, 129, 255, 257),
+    "ties": lambda events: 0 in steps(events),
+    "one time": lambda events: events.num_rows > 10 and {*steps(events)} == {0},
+    "a burst": lambda events: max(Counter(events["ts"].to_pylist()).values(), default=0) > 50,
+    "late within the delay": lambda events: any(-15 <= step < 0 for step in steps(events)),
+    "late beyond the delay": lambda events: any(step < -15 for step in steps(events)),
+    "a long gap": lambda events: any(step > 1_000 for step in steps(events)),
+    "time below zero": some("ts", lambda ts: ts < 0),
+    "starts of windows": lambda events: (
+        events.num_rows > 10 and {ts % 20 for ts in events["ts"].to_pylist()} <= {19, 0, 1}
+    ),
+    "one key": lambda events: events.num_rows > 20 and len(set(events["page"].to_pylist())) == 1,
+    "skew": lambda events: (
+        0.8 < max(Counter(events["page"].to_pylist()).values(), default=0) / (events.num_rows or 1) < 1
+    ),
+    "duplicates": lambda events: any(one == other for one, other in pairs(events)),
+    "empty text": some("page", lambda page: page == b""),
+    "huge text": some("page", lambda page: len(page) > 10_000),
+    "no UTF-8": some("page", lambda page: b"\xff" in page),
+    "bound of integers": some("user", lambda user: user in (-(2**31), 2**31 - 1)),
+    "NaN": some("seconds", lambda value: value != value),
+    "infinity": some("seconds", lambda value: value in (float("inf"), float("-inf"))),
+    "bound of decimals": some("price", lambda price: price in (Decimal(2**63 - 1) / 100, Decimal(-(2**63)) / 100)),
+    "null": some("rank", lambda rank: rank is None),
+    "item of an array": some("places", lambda places: places[0] != places[1]),
+    "failing event": some("user", lambda user: user == 255),
+}
+
+
+def test_every_difficulty_and_every_change_occurs(monkeypatch):
+    monkeypatch.setitem(registry._ELSEWHERE, "hits", "tests.streaming_core.search.hits")
+    counts, changes = Counter(), Counter()
+    for _, one in drawn("hits", 300):
+        counts.update(name for name, holds in DIFFICULTIES.items() if holds(one.events))
+        changes.update(one.origin.split(", "))
+    assert [name for name in DIFFICULTIES if not counts[name]] == []
+    assert set(CHANGES) - set(changes) == {"silent"}
+    assert counts["failing event"] < 60
 
 
 def test_draws_follow_from_the_seed():
