@@ -169,11 +169,17 @@ def _count(r: random.Random) -> int:
 def _generated(
     app: App, params: tuple[tuple[str, ParamValue], ...], count: int, seed: int, source: Path | None
 ) -> list[Row]:
-    """The first events that the generator makes from a seed, or those of a user. Callers do not change them."""
-    if source is None:
+    """The first events that the generator makes from a seed, or those of a user. Callers do not change them.
+
+    Parameters may change the records. Then events of a user do not fit, and the generator replaces them.
+    """
+    schema = workload.schema(app, dict(params))
+    table = None
+    if source is not None:
+        opened = workload.read(source, app)
+        table = next(opened.blocks(count), opened.schema.empty_table())
+    if table is None or not table.schema.equals(schema):
         table = workload.generate_chunk(app, dict(params), count, seed, 0, count)
-    else:
-        table = next(workload.read(source, app, dict(params)).blocks(count))
     rows: list[Row] = table.drop_columns(["seq"]).to_pylist()
     return rows
 

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from streaming_core.apps import registry
@@ -118,3 +119,16 @@ def test_parameters_are_from_few_sets_half_of_which_are_the_defaults():
     sets = Counter(repr(parameters(app, r)) for _ in range(200))
     assert len(sets) <= draws.SETS + 1
     assert 70 < sets["{}"] < 130
+
+
+def test_events_of_a_user_replace_those_of_the_generator(tmp_path):
+    app = registry.load("wc")
+    events = [{"seq": seq, "ts": 5 * seq, "line": b"mine %d" % seq} for seq in range(40)]
+    part = workload.write_part(tmp_path, 0, pa.Table.from_pylist(events, workload.schema(app, {})))
+    workload.seal_imported(tmp_path, app, {}, [part], {"files": []})
+    r = random.Random(3)
+    usual = [one for one in (draw(app, {"words": 3}, r, [], tmp_path) for _ in range(40)) if one.is_usual]
+    assert usual
+    for one in usual:
+        assert one.origin == "data"
+        assert one.events.to_pylist() == events[: one.events.num_rows]

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.run.way import ENGINE_EXECUTORS, engine_executors_of
+from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec, engine_executors_of
 from streaming_core.search.ways import ways
 
 ROUNDS = 40
@@ -26,6 +26,7 @@ def test_each_round_has_every_executor_and_some_rounds_every_strategy(name):
         for spec in specs:
             spec.check(app)
             assert not spec.is_bound
+            assert RunSpec.parse(spec.model_dump(mode="json")) == spec
     every = [spec for specs in drawn for spec in specs]
     for executor in engine_executors_of(app.kind):
         for axis, values in ENGINE_EXECUTORS[executor].axes().items():
@@ -50,6 +51,8 @@ def test_half_of_the_ways_have_default_strategies_and_most_have_several_threads(
     assert sum(spec.threads > 1 for spec in every) > 0.8 * len(every)
     assert {spec.threads for spec in every} == set(range(1, 9))
     assert sum(spec.checkpoint != "0" for spec in every) > 0.1 * len(every)
+    faults = {entry.partition("@")[0] for spec in every for entry in spec.faults.split(",")}
+    assert faults == {"", "kill", "stall", "full-disk", "clock"}
 
 
 def test_draws_follow_from_the_seed_and_exist_without_events():
