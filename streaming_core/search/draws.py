@@ -156,13 +156,14 @@ def draw(
 
 
 def _count(r: random.Random) -> int:
-    """The number of events of an input: mostly 5 to 300."""
+    """The number of events of an input: mostly 5 to 300, sometimes more."""
     kind = r.random()
     if kind < 0.05:
         return r.randint(0, 4)
     if kind < 0.15:
         return r.choice(SIZES) + r.choice((-1, 0, 1))
-    return r.randint(1_000, MOST) if kind > 0.97 else int(5 * 60 ** r.random())
+    # Threads meet more often where there are many batches.
+    return r.randint(600, MOST) if kind > 0.9 else int(5 * 60 ** r.random())
 
 
 @lru_cache(32)

@@ -18,7 +18,7 @@ SECONDS_OF_A_CONTROLLER = 0.25  # the engine asks it every 0.1 s
 OTHERS = 0.8  # of the strategies are drawn, where they are not the defaults
 CHECKPOINTS = 0.25  # of ways
 MOST_CHECKPOINTS = 8  # of a run: each one writes files
-FAULTS = 0.1  # of ways: a kill costs the start of a process
+FAULTS = 0.15  # of ways, because each of them takes as long as several others
 
 
 def ways(app: App, params: Mapping[str, Any], events: int, r: random.Random, count: int) -> list[RunSpec]:
@@ -106,7 +106,7 @@ def near(events: int, r: random.Random) -> int:
 
 def draw_faults(events: int, r: random.Random) -> str:
     """One or two faults at random events."""
-    kinds = r.sample(("kill", "kill", "stall", "full-disk", "clock"), r.choice((1, 1, 2)))
+    kinds = r.sample(("stall", "stall", "stall", "kill", "kill", "full-disk", "clock"), r.choice((1, 1, 2)))
     return ",".join(f"{kind}@{r.randrange(max(events, 1)) + 1}" for kind in dict.fromkeys(kinds))
 
 
