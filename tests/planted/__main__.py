@@ -1,8 +1,8 @@
 """Search for planted faults: `python -m tests.planted [NAME ...] [--minutes N] [--seed N] [--json]`.
 
 Each search is a `lockstep find` in an overlay of the checkout (`overlay.py`), and ends with its first find. The test
-that it writes has to fail there, and to pass in an overlay without the fault. All forty take hours. Exit code 1: a tenth
-of them was not found.
+that it writes has to fail there, and to pass in an overlay without the fault. All forty take hours. Exit code 1: a
+tenth of them was not found.
 """
 
 from __future__ import annotations
