@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 from infra.reference.markdown import bullets, code, codes, next_pages, paragraph, table, text
@@ -92,6 +93,8 @@ def _section(app: App) -> list[str]:
         parts.append(table(("profile", "parameters", "description"), profiles))
     if app.invariants:
         parts += ["Invariants:", bullets(text(name) for name in app.invariants)]
+    if app.properties:
+        parts += ["Properties:", bullets(text(inspect.getdoc(fn) or name) for name, fn in app.properties.items())]
     if app.unordered:
         agrees = [*map(code, app.unordered.columns), *(f"the final state of `{name}`" for name in app.unordered.states)]
         parts.append(paragraph(f"Agrees without order: {', '.join(agrees)}."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,8 +58,8 @@ def apps(as_json: Json = False) -> None:
 def describe(name: AppName, as_json: Json = False) -> None:
     """Show one application.
 
-    Lists its pipeline, its records, its parameters with defaults and bounds, its profiles, its invariants, and the
-    executors that run it with their options.
+    Lists its pipeline, its records, its parameters with defaults and bounds, its profiles, its invariants and
+    properties, and the executors that run it with their options.
     """
     from streaming_core.apps import registry
 
@@ -103,6 +104,7 @@ def _facts_of(loaded: App) -> dict[str, Any]:
         },
         "profiles": {k: {"doc": p.doc, "params": p.params} for k, p in loaded.profiles.items()},
         "invariants": loaded.invariants,
+        "properties": {name: inspect.getdoc(fn) or "" for name, fn in loaded.properties.items()},
         "unordered": loaded.unordered
         and {
             "columns": loaded.unordered.columns,
@@ -142,6 +144,8 @@ def _print_facts(loaded: App, facts: dict[str, Any]) -> None:
         console.print(f"[bold]profile {key}[/]  {profile.doc} ({values})", highlight=False)
     for key in loaded.invariants:
         console.print(f"[bold]invariant[/]  {key}", highlight=False)
+    for key, sentence in facts["properties"].items():
+        console.print(f"[bold]property[/]  {key}: {sentence}", highlight=False)
     if facts["unordered"]:
         agrees = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts["unordered"].items() if names)
         console.print(f"[bold]agrees without order[/]  {agrees}", highlight=False)

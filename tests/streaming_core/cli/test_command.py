@@ -127,6 +127,10 @@ def test_json_output_is_machine_readable(command, workloads, tmp_path):
     code, out, _ = command("describe", "sl", "--json")
     assert "sl-tight" in json.loads(out)["profiles"]
     assert json.loads(out)["unordered"] is None
+    properties = json.loads(command("describe", "wc", "--json")[1])["properties"]
+    assert properties == {
+        "counts_are_those_of_the_words": "A word leaves with the number of times it has occurred so far."
+    }
     agrees = json.loads(command("describe", "fd", "--json")[1])["unordered"]
     assert (agrees["columns"], agrees["states"], len(agrees["invariants"])) == (["entity"], [], 3)
 
