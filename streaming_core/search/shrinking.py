@@ -194,7 +194,9 @@ class _Shrinking:
         spec = self.case.spec
         if self.case.symptom is not None and not self.case.symptom.needs_run:  # the oracle alone shows it
             plain = RunSpec.parse({"app": spec.app, "params": spec.params, "executor": spec.executor})
-            self.case = self.case if plain == spec else self.case.changed(spec=plain)
+            if plain != spec:
+                self.case = self.case.changed(spec=plain)
+                self._steps.append(self.case)
             return
         self.first(partial(self._with, threads=threads) for threads in range(1, spec.threads))
         self._options()
@@ -419,9 +421,9 @@ def _simpler_items(kind: Array, value: list[Any]) -> list[Any]:
 
 
 def _toward_zero(value: int) -> list[int]:
-    """Simpler integers: 0, 1, without the sign; then ever nearer ones."""
+    """Few simpler integers: 0, 1, without the sign; then ever nearer ones."""
     size, sign = abs(value), -1 if value < 0 else 1
-    numbers = [0, 1, size, *(sign * (size - (size >> power)) for power in range(1, size.bit_length()))]
+    numbers = [0, 1, size, *(sign * (size - part) for part in (size // 2, size // 4, size // 8, 1))]
     return [one for one in dict.fromkeys(numbers) if (abs(one), one < 0) < (size, value < 0)]
 
 

@@ -117,6 +117,12 @@ def test_way_becomes_plain():
     })  # fmt: skip
 
 
+def test_way_does_not_matter_to_a_symptom_of_the_oracle():
+    case = case_of("wc", 1, Symptom("property", "sound"), threads=3, batch=7)
+    small = smallest(case, lambda one: one.events.num_rows == 1 and one.events == case.events)
+    assert small.spec == RunSpec.parse({"app": "wc", "executor": "pooled"})
+
+
 def test_small_batch_lets_events_shrink():
     case = case_of("wc", 300, batch=256, threads=4)
     small = smallest(case, lambda one: one.events.num_rows > one.spec.batch)
