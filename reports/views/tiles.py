@@ -74,7 +74,9 @@ def _searched(results: Results) -> Iterator[Tile]:
     if searched.rows or finds:
         share = f", {searched.share} of branches reached" if searched.share else ""
         tried = f"{searched.total('inputs'):,} inputs in {searched.total('ways'):,} ways{share}"
-        yield Tile("✗" if finds else "✓", str(finds), "found", f"by the search: {tried}", "#search", "bad" if finds else "good")
+        yield Tile(
+            "✗" if finds else "✓", str(finds), "found", f"by the search: {tried}", "#search", "bad" if finds else "good"
+        )
 
 
 def _words(cells: list[Cell]) -> str:

@@ -6,7 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from streaming_core.regression.verdict import Verdict, is_green, judge, of, of_run
+from streaming_core.regression.verdict import Verdict, find_cell, is_green, judge, of, of_run
 
 CELL, BOUND = {"is_bound": False, "status": "ok"}, {"is_bound": True, "status": "ok"}
 CRASHED = {"status": "failed", "error": "operator debit, event 17: division by zero"}
@@ -116,3 +116,15 @@ def test_every_planned_cell_has_a_verdict_from_its_own_rows():
 )
 def test_a_run_is_green_when_every_cell_is_equal_or_a_bound(verdicts, green):
     assert is_green(verdicts) == green
+
+
+def test_find_is_red_by_its_symptom():
+    kinds = {
+        "result": "different",
+        "oracle": "different",
+        "invariant": "invariant_broken",
+        "property": "invariant_broken",
+    }
+    for kind, verdict in (kinds | dict.fromkeys(("failure", "crash", "hang"), "failed")).items():
+        find = {"cell": find_cell("wc", "ab"), "kind": kind, "reason": "3 events"}
+        assert of_run(None, [], [], [], [find]) == {"wc.find.ab": (verdict, "3 events")}
