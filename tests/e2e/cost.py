@@ -30,7 +30,7 @@ SIZES = {"one": ONE_CELL.split(), "default": [], "nightly": ["--matrix", "nightl
 LIMITS = {"one": 30.0, "default": 90.0}  # seconds on two quiet cores
 ORCHESTRATION = 0.25  # of the seconds of a nightly, at most
 # The engine, the oracle and the generator. All else is orchestration.
-WORK = (Stage.PREPARE_WORKLOADS, Stage.RUN_ORACLE, Stage.RUN_CORE, Stage.SPEED_GATE)
+WORK = (Stage.PREPARE_WORKLOADS, Stage.RUN_ORACLE, Stage.RUN_CORE, Stage.SPEED_GATE, Stage.FIND)
 AROUND = "before, between and after tasks"
 
 
