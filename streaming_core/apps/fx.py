@@ -250,7 +250,9 @@ app.invariant(
 @app.property
 def balances_follow_the_events(stream):
     """Events take effect one after the other, each on the values that it finds."""
-    params, balance, rate, wrap = stream.params, {}, {}, stream.wrap
+    params, wrap = stream.params, stream.wrap
+    balance: dict = {}
+    rate: dict = {}
     for event in stream.events:
         kind, one, other = event["kind"], event["one"], event["other"]
         rows = params["n_currencies" if kind == QUOTE else "n_accounts"]

@@ -227,7 +227,8 @@ app.invariant(
 @app.property
 def a_read_sums_the_latest_values(stream):
     """Events take effect one after the other: a read sums the values of the last writes, or the initial ones."""
-    values, expected = {}, []
+    values: dict = {}
+    expected = []
     for event in stream.events:
         if max(event["keys"]) < stream.params["n_items"]:
             total = 0

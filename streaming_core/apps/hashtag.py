@@ -133,7 +133,8 @@ app.invariant(
 @app.property
 def windows_have_the_longest_tweet_of_a_hashtag(stream):
     """The length is that of the longest tweet in the window with the hashtag."""
-    size, advance, expected = stream.params["size"], stream.params["advance"], {}
+    size, advance = stream.params["size"], stream.params["advance"]
+    expected: dict = {}
     for event in stream.events:
         chars = sum(byte & 0xC0 != 0x80 for byte in event["text"])
         for tag in {*re.findall(rb"#(\w+)", event["text"])}:

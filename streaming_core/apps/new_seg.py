@@ -136,7 +136,8 @@ app.invariant(
 @app.property
 def a_report_passes_if_its_segment_is_new(stream):
     """A valid report passes unless its vehicle's last one came from the same segment, and is not too old."""
-    last, expected, purge = {}, [], stream.params["purge"]
+    last: dict = {}
+    expected, purge = [], stream.params["purge"]
     for seq, event in enumerate(stream.events):
         if event["type"] == 0 and event["dir"] in (0, 1):
             ts, *place = last.get(event["vid"], (0, None, None))

@@ -242,7 +242,9 @@ app.invariant(
 @app.property
 def pairs_are_those_of_sessions(stream):
     """A pair counts once for each session that views both items; with `given`, only with that item."""
-    visits, last, sessions = {}, {}, []
+    visits: dict = {}
+    last: dict = {}
+    sessions = []
     for event in stream.events:
         ts, user, item = event["ts"], event["user_sk"], event["item_sk"]
         if 0 < item <= stream.params["items"] and user >= 0:
@@ -250,7 +252,7 @@ def pairs_are_those_of_sessions(stream):
                 sessions.append(visits.pop(user))
             visits.setdefault(user, set()).add(item)
             last[user] = ts
-    pairs = Counter(pair for items in [*sessions, *visits.values()] for pair in combinations(sorted(items), 2))
+    pairs: dict = Counter(pair for items in [*sessions, *visits.values()] for pair in combinations(sorted(items), 2))
     if given := stream.params["given"]:
         pairs = {(a + b - given, given): n for (a, b), n in pairs.items() if given in (a, b)}
     assert {(pair >> BITS, pair & SECOND): row["n"] for pair, row in stream.state("count").items()} == pairs

@@ -177,7 +177,9 @@ app.invariant(
 @app.property
 def abandoned_sessions_are_those_of_the_pages(stream):
     """The sums cover the sessions whose last dynamic page comes after their last order page."""
-    params, visits, last, sessions = stream.params, {}, {}, []
+    params, sessions = stream.params, []
+    visits: dict = {}
+    last: dict = {}
     types = bigbench.page_types(params).tolist()
     for event in stream.events:
         ts, user, page, item = (event[name] for name in ("ts", "user_sk", "web_page_sk", "item_sk"))

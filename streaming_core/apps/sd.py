@@ -303,7 +303,8 @@ READING = re.compile(rb"(?s)(?:[^ ]+ ){3}([0-9]{1,9}) (-?)([0-9]{1,5})(?:[.]([0-
 @app.property
 def averages_are_those_of_the_last_readings(stream):
     """A reading leaves with the average of the last readings of its device."""
-    recent, expected = defaultdict(lambda: deque(maxlen=stream.params["window"])), []
+    recent: dict = defaultdict(lambda: deque(maxlen=stream.params["window"]))
+    expected = []
     for match in filter(None, (READING.fullmatch(event["line"]) for event in stream.events)):
         device, value = int(match[1]), int(match[3]) * 10_000 + int(((match[4] or b"") + b"0000")[:4])
         value = -value if match[2] else value

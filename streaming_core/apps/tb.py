@@ -283,7 +283,8 @@ app.invariant(
 @app.property
 def seats_and_rooms_are_those_of_accepted_trips(stream):
     """What is taken of flights and hotels is what accepted bookings took, less what accepted cancellations returned."""
-    seats, rooms = Counter(), Counter()
+    seats: Counter = Counter()
+    rooms: Counter = Counter()
     for row in stream.outputs:
         event = stream.events[row["seq"]]
         party = event["party"] * (0 if not row["ok"] else 1 if row["kind"] == BOOK else -1)

@@ -145,7 +145,8 @@ app.invariant(
 @app.property
 def counts_are_those_of_the_words(stream):
     """A word leaves with the number of times it has occurred so far."""
-    seen, expected = Counter(), []
+    seen: Counter = Counter()
+    expected = []
     for event in stream.events:
         for word in filter(None, event["line"].split(b" ")):
             seen[word] += 1

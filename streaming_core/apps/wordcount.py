@@ -120,7 +120,8 @@ app.invariant(
 @app.property
 def windows_count_their_tweets(stream):
     """The count of a word is the number of tweets in the window that have it, or of its occurrences."""
-    size, advance, expected = stream.params["size"], stream.params["advance"], Counter()
+    size, advance = stream.params["size"], stream.params["advance"]
+    expected: Counter = Counter()
     for event in stream.events:
         spoken = event["text"].split()
         for word in spoken if stream.params["multiplicity"] == "bag" else {*spoken}:
