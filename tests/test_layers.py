@@ -47,6 +47,7 @@ FLOORS = (
     "infra.benchmarks",
     "infra.airflow",
     "infra.gate",
+    "infra.search",
     "infra.cli",
     "infra.reference",
     "dags",

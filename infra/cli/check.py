@@ -33,8 +33,6 @@ from streaming_core.storage import write_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from reports.history import Run
     from streaming_core.search.case import Case
     from streaming_core.search.search import Report
@@ -133,7 +131,7 @@ def check(
 
 
 def _search(
-    home: Home, name: str, seconds: float, source: Path | None, spark: SparkSession
+    home: Home, name: str, seconds: float, source: Path | None, spark: Any
 ) -> tuple[Report, list[tuple[Case, str]]]:
     """Search for faults on other inputs; returns what was tried, and the cases with their reasons."""
     from jobs.invariants import broken

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,6 +82,9 @@ class PassRequest:
 
 PEAK_PASS = PassRequest()
 
+# The cores that passes reckon with, unless their request says so; 0: those of this process.
+CORES: ContextVar[int] = ContextVar("cores", default=0)
+
 
 class PassResult(NamedTuple):
     """The result of one pass: its sample, the final state by table, and the binding, memory and deliveries."""
@@ -129,7 +133,7 @@ def _runtime_options(spec: RunSpec, events: int, request: PassRequest) -> dict[s
         "rate": request.rate,
         "deliveries": request.records_deliveries,
         "latencies": [events // 5, events - events // 5] if is_trimmed else None,
-        "cores": request.cores,
+        "cores": request.cores or CORES.get(),
     }
 
 

@@ -17,6 +17,7 @@ from streaming_core.language.application import App
 from streaming_core.oracle import oracle
 from streaming_core.run import engine
 from streaming_core.run.comparison import Diff, compare, diff
+from streaming_core.run.one_pass import CORES
 from streaming_core.run.way import RunSpec
 from streaming_core.search import scenario
 from streaming_core.search.case import Case, Symptom
@@ -89,6 +90,7 @@ def expect(case: Case, root: Path) -> Expected:
 def run(spec: RunSpec, app: App, expected: Expected, out: Path) -> Outcome:
     """Run one way of executing, and compare the result with the oracle's."""
     spec = spec.model_copy(update={"sink": "parquet"})
+    CORES.set(spec.threads)  # more threads than cores all work, because a small machine also has to find races
     try:
         engine.run(spec, expected.workload, out)
     except RunFailed as error:
