@@ -253,8 +253,8 @@ def pairs_are_those_of_sessions(stream):
             visits.setdefault(user, set()).add(item)
             last[user] = ts
     pairs: dict = Counter(pair for items in [*sessions, *visits.values()] for pair in combinations(sorted(items), 2))
-    if given := stream.params["given"]:
-        pairs = {(a + b - given, given): n for (a, b), n in pairs.items() if given in (a, b)}
+    if item := stream.params["given"]:
+        pairs = {(a + b - item, item): n for (a, b), n in pairs.items() if item in (a, b)}
     assert {(pair >> BITS, pair & SECOND): row["n"] for pair, row in stream.state("count").items()} == pairs
 
 

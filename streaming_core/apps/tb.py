@@ -282,7 +282,7 @@ app.invariant(
 
 @app.property
 def seats_and_rooms_are_those_of_accepted_trips(stream):
-    """What is taken of flights and hotels is what accepted bookings took, less what accepted cancellations returned."""
+    """Flights and hotels lack what accepted bookings took, less what accepted cancellations returned."""
     seats: Counter = Counter()
     rooms: Counter = Counter()
     for row in stream.outputs:

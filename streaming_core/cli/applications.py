@@ -58,8 +58,8 @@ def apps(as_json: Json = False) -> None:
 def describe(name: AppName, as_json: Json = False) -> None:
     """Show one application.
 
-    Lists its pipeline, its records, its parameters with defaults and bounds, its profiles, its invariants and
-    properties, and the executors that run it with their options.
+    Lists its pipeline, its records, its parameters with defaults and bounds, its profiles, its invariants and its
+    properties. It also lists the executors that run it, with their options.
     """
     from streaming_core.apps import registry
 
