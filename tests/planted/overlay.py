@@ -1,4 +1,4 @@
-"""A copy of the checkout with one fault: in the runtime, which is built with its planted faults, or in an application."""
+"""A copy of the checkout with one fault: in the runtime, built with its planted faults, or in an application."""
 
 from __future__ import annotations
 
@@ -52,7 +52,12 @@ def build() -> Path:
     built = _BUILT / f"{digest.hexdigest()[:16]}.so"
     if not built.exists():
         command = ["infra/setup/environment", "cargo", "build", "--release", "--lib", "--quiet"]
-        command += ["--features", "pyo3/extension-module,planted", "--manifest-path", "streaming_core/runtime/Cargo.toml"]
+        command += [
+            "--features",
+            "pyo3/extension-module,planted",
+            "--manifest-path",
+            "streaming_core/runtime/Cargo.toml",
+        ]
         subprocess.run(command, cwd=ROOT, env={**os.environ, **_SETTINGS}, check=True)
         _BUILT.mkdir(exist_ok=True)
         shutil.copy(ROOT / "target/release/lib_runtime.so", built)
@@ -85,4 +90,3 @@ def of_checkout(
         if apply is not None:
             apply(root)
         yield Overlay(root, {"LOCKSTEP_HOME": str(root / "home"), **(variables or {})})
-

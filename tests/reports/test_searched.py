@@ -23,8 +23,8 @@ ROW = {"inputs": 1200, "ways": 6000, "reached": 9, "branches": 10, "seconds": 31
         (Searched([], "the task find failed: x"), "Search for faults: the task find failed: x"),
         (
             Searched([ROW, ROW], "it was ended"),
-            "Search for faults: 2,400 inputs of 2 applications in 12,000 ways, 18 of 20 branches reached (90 %); it was "
-            "ended",
+            "Search for faults: 2,400 inputs of 2 applications in 12,000 ways, 18 of 20 branches reached (90 %); "
+            "it was ended",
         ),
         (
             Searched([ROW | {"reached": 0, "branches": 0}]),
