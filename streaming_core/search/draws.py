@@ -33,6 +33,7 @@ from streaming_core.run.way import ParamValue
 SETS = 8  # of parameters, beside the defaults: kernels are compiled for each
 SEEDS = 3  # of the generator
 FEW = 400  # events of the generator that most inputs begin with a part of
+WINDOWS = 64  # that may hold one event, because the oracle takes each of them
 TRIAL = 20  # events that show whether parameters work
 SIZES = (8, 16, 32, 64, 100, 128, 256, 300)  # batches, and powers of two
 EXAMPLES = 12  # values that hypothesis draws for a field
@@ -106,6 +107,8 @@ def _parameter(app: App, name: str, number: int, r: random.Random) -> Any:
 def _works(app: App, params: Mapping[str, ParamValue]) -> bool:
     try:
         material = Material(app, dict(params), _generated(app, tuple(params.items()), TRIAL, 0, None))
+        if material.size > WINDOWS * material.advance:
+            return False
         return accepted(app, material.params, material.table(material.rows)).num_rows > 0
     except (BadInput, RunFailed):
         return False
