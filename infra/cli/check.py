@@ -81,7 +81,6 @@ def check(
     from streaming_core.importing import form
     from streaming_core.regression import matrix
     from streaming_core.search import text
-    from streaming_core.search.replay import Replay
 
     params = parameters(name, None, settings)
     console = Console(stderr=as_json, highlight=False)
@@ -112,22 +111,30 @@ def check(
         run = History(home).run(run_id)
         status.update(f"searching for faults on other inputs, for {seconds:.0f} s")
         report, cases = _search(home, name, seconds, home.imported(IMPORT) if data else None, starting.result())
-    invariants = list(registry.load(name).holds("total", params))
     green = run.green and not cases
-    if as_json:
+    facts = {about[0]: about[1], "oracles": f"{outputs:,} outputs; the interpreted and the compiled oracle agree"}
+    invariants = list(registry.load(name).holds("total", params))
+    if not as_json:
+        facts["invariants"] = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
+        _show(console, run, facts | ({"search": report.sentence} if seconds else {}))
+        _show_cases(console, name, cases)
+    else:
         cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
         result = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
         result |= {"green": green, "sentence": run.sentence, "cells": cells, "search": text.report(report)}
         print(json.dumps(result, indent=1))
-    else:
-        headers = {about[0]: about[1], "oracles": f"{outputs:,} outputs; the interpreted and the compiled oracle agree"}
-        headers["invariants"] = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
-        _show(console, run, headers | ({"search": report.sentence} if seconds else {}))
-        for case, reason in cases:
-            console.print()
-            text.show_case(case, Replay(case.symptom, reason, 1), console)
-            console.print(f"to keep it as a page and a test, type `lockstep find {name}`", markup=False, soft_wrap=True)
     return 0 if green else 1
+
+
+def _show_cases(console: Console, name: str, cases: list[tuple[Case, str]]) -> None:
+    """Print the cases that the search found, each with its reason."""
+    from streaming_core.search import text
+    from streaming_core.search.replay import Replay
+
+    for case, reason in cases:
+        console.print()
+        text.show_case(case, Replay(case.symptom, reason, 1), console)
+        console.print(f"to keep it as a page and a test, type `lockstep find {name}`", markup=False, soft_wrap=True)
 
 
 def _search(

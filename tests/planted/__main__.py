@@ -104,16 +104,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = [*runtime.APPLICATIONS, *operators.FAULTS]
     if unknown := set(options.names) - {*known}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    names, found = options.names or known, 0
+    names, count = options.names or known, 0
     if not options.json:
         print(HEAD, flush=True)
     for name in names:
         outcome = search(name, options.minutes, options.seed)
-        found += bool(outcome.symptom)
+        count += bool(outcome.symptom)
         print(json.dumps(asdict(outcome)) if options.json else outcome.line, flush=True)
     if not options.json:
-        print(f"{found} of {len(names)} found")
-    return int(found < SHARE * len(names))
+        print(f"{count} of {len(names)} found")
+    return int(count < SHARE * len(names))
 
 
 if __name__ == "__main__":

@@ -17,27 +17,27 @@ pub enum Fault {
     LostDependency,
     /// `lock`, `pat`: a writer does not wait for earlier readers.
     LostReader,
-    /// Transactions rejected before a checkpoint are not counted after a kill.
+    /// After a kill, the count lacks the transactions rejected before the checkpoint.
     LostRejections,
     /// Of two batches that are complete, the non-blocking reorder buffer releases the later one first.
     UnorderedRelease,
-    /// `pooled`: as many outputs as inputs are taken for one output of each input.
+    /// `pooled`: as many outputs as inputs count as one output of each input.
     UnevenMerge,
-    /// `morsel`: batches reach the sink in the order in which they are done.
+    /// `morsel`: batches reach the sink in the order in which workers finish them.
     LostTurn,
     /// `pinned`: of rows of one event, those of the first stream come last.
     StreamTie,
-    /// `pinned`: rows of one event are merged without their numbers.
+    /// `pinned`: a merge ignores the numbers of an event's rows.
     NumberedTie,
-    /// `pinned`: a thread that sleeps is not woken when there is room.
+    /// `pinned`: nothing wakes a thread that sleeps when there is room.
     LostBell,
     /// `pinned`: a source loses the last row of a block whose last batch is full.
     LostRow,
-    /// `pair_queue`: a tuple is refilled, and keeps the hashes of its former rows.
+    /// `pair_queue`: a tuple keeps the hashes of its former rows.
     StaleHashes,
     /// A window expires at the last row that belongs to it.
     EarlyExpiry,
-    /// A session ends by the row at which it was noted, although a later one has prolonged it.
+    /// A session ends by its first row, although a later one has prolonged it.
     StaleSession,
     /// A replica forgets what is open in every other cell that it gains.
     LostHandover,
