@@ -63,12 +63,11 @@ def check(
 ) -> int:
     """Check an application in less than a minute, on few events.
 
-    The command generates events, or takes yours from --data. It runs both oracles, and runs the
-    application on 1, 2 and 3 threads with every executor that fits it. It
-    compares each result and checks the invariants. Then it searches for
-    faults on other inputs, as `lockstep find` does. It keeps no files and
-    measures no speed. It exits with 1 unless every cell is equal and the
-    search finds nothing.
+    The command generates events, or takes yours from --data. It runs both
+    oracles, and every executor that fits on 1, 2 and 3 threads. It compares
+    each result and checks the invariants. Then it searches for faults on
+    other inputs, as `lockstep find` does. It keeps no files and measures no
+    speed. It exits with 1 unless all is equal and the search finds nothing.
 
     Examples:
         lockstep check wc
