@@ -300,6 +300,9 @@ class Search:
         began = time.monotonic()
         judge = self._judge(case)
         small = shrink(case, judge, self._request.shrinking, self._say)
+        if case.symptom.kind == "hang" and not small.rate:  # the machine was busy
+            self._news = False
+            return
         about = {"seconds": began - self._began, "shrinking": time.monotonic() - began, "seed": self.report.seed}
         self.report.finds.append(find.write(small, self._laboratories[0], self._request.finds, about, self._invariants))
 

@@ -43,6 +43,8 @@ MEASURE, MOST = 10, 60  # trials that measure a rate; at most for a candidate, a
 SURE = 0.9  # a higher rate was measured on too few trials
 PASSES, LEAST = 20.0, 1.0  # a hang lasts so many times as long as a run that ends, and so many seconds
 EVENTS_PER_SECOND = 500  # of the oracle at least, which delays the first sign of a trial
+LUCKY = 0.3  # with a lower rate, stalls of threads may make a fault more likely
+STALLS = (1, 2, 3, 4)  # seeds to try
 SHARE = 0.15  # of the time that may measure the rate at the beginning, and again at the end
 MEASURING = 3.0  # seconds to measure the rate in between
 T = TypeVar("T")
@@ -82,6 +84,8 @@ def shrink(
     """
     began = clock()
     rate = judge.measure(case, SHARE * seconds)
+    if rate < LUCKY and case.symptom is not None and case.symptom.needs_run:
+        case, rate = _stalled(case, rate, judge, SHARE * seconds / len(STALLS))
     if not rate:
         say("the symptom does not show again")
         return case.changed(rate=0.0)
@@ -91,6 +95,20 @@ def shrink(
         if judge.confirms(smallest):
             return smallest.changed(rate=judge.measure(smallest, SHARE * seconds) or rate)
     return case.changed(rate=rate)
+
+
+def _stalled(case: Case, rate: float, judge: Shows, seconds: float) -> tuple[Case, float]:
+    """The case and its rate, with stalls of threads if these make its fault twice as likely."""
+    others = [entry for entry in case.spec.faults.split(",") if entry and not entry.startswith("stall")]
+    best = case
+    for seed in STALLS:
+        try:
+            stalled = case.with_spec(faults=",".join([*others, f"stall@{seed}"]))
+        except BadInput:
+            break
+        if (now := judge.measure(stalled, seconds)) > 2 * rate:
+            best, rate = stalled, now
+    return best, judge.measure(best, seconds) or rate
 
 
 class _Over(Exception):
@@ -286,10 +304,11 @@ class _Shrinking:
             self.first(partial(self._with, schedule=schedule) for schedule in schedules)
 
     def _lower_faults(self) -> None:
-        """Lower the number of each fault."""
+        """Lower the number of each fault but a stall, whose number is a seed."""
         entries = self.case.spec.faults.split(",")
         for at, (kind, _, number) in enumerate(entry.partition("@") for entry in entries):
-            lower = [f"{kind}@{value}" for value in _toward_zero(int(number or 0)) if value > 0]
+            numbers = () if kind == "stall" else _toward_zero(int(number or 0))
+            lower = [f"{kind}@{value}" for value in numbers if value > 0]
             for entry in lower:
                 if self.tries(partial(self._with, faults=",".join([*entries[:at], entry, *entries[at + 1 :]]))):
                     entries[at] = entry

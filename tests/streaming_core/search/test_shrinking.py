@@ -257,3 +257,17 @@ def test_difference_of_a_real_run_becomes_as_small_as_it_can_be(tally, laborator
     assert small.spec == RunSpec.parse({"app": "tally", "executor": "pooled", "threads": 2, "checkpoint": "0"})
     assert small.rate == 1
     assert lines[-1] == "3 events, affinity, threads 2"
+
+
+class Rare(Predicate):
+    """A fault that needs luck, and less of it with one seed of stalls."""
+
+    def measure(self, case, seconds):
+        return 0.5 if "stall@3" in case.spec.faults else 0.05
+
+
+def test_a_rare_fault_is_made_likely_by_stalls():
+    likely = Rare(lambda case: case.events.num_rows > 4 and "stall" in case.spec.faults)
+    small = shrink(case_of("wc", 20, faults="kill@3"), likely, 60)
+    assert small.rate == 0.5
+    assert small.spec.faults == "stall@3"
