@@ -66,7 +66,7 @@ def _of_run(pages: Pages, run: Run) -> Iterator[tuple[str, str]]:
 
 
 def performance(home: Home, pages: Pages | None = None) -> None:
-    """Write the performance page, the overview and the list of runs."""
+    """Write the performance page, the overview, the list of runs, and the list of finds if there is none."""
     pages = pages or Pages(History(home))
     page, svgs = pages.performance()
     latest = pages.history.latest()
@@ -77,6 +77,8 @@ def performance(home: Home, pages: Pages | None = None) -> None:
     for name, text in (("index.html", pages.index), ("runs.html", pages.runs)):
         with held(home.reports / name):
             write(home.reports / name, text())
+    if not (home.reports / FINDS).exists():
+        finds(home, pages)
 
 
 def finds(home: Home, pages: Pages | None = None, of_cells: Iterable[Find] = ()) -> list[Find]:

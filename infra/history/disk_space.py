@@ -8,7 +8,7 @@ never lists raw results, reports, and the plan, specs and exit codes of a run. I
 - every run without verdicts, which is in progress or died. Its workloads and oracles stay, whatever their size.
 
 A find of the search for faults stays until a later search of its application no longer shows it. It also stays until
-it is acknowledged in every run that has it. Finds of no run stay. A corpus bounds itself (`streaming_core/search/corpus.py`).
+it is acknowledged in every run that has it. Finds of no run stay. A corpus bounds itself.
 
 `free` removes these, and by the rules of the DAG `retention`
 

@@ -263,8 +263,6 @@ def _described(table: BoundTable) -> dict:
 def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None = None) -> Program:
     """Compile a bound application, or load the machine code of an earlier run.
 
-    A process keeps its last program, because a run and the search for its plan, or many small runs, compile the same.
-
     Args:
         app: The application.
         params: Its bound parameters.
@@ -275,16 +273,7 @@ def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None
         CommandFailed: numba does not compile an operator that the language accepts.
     """
     accept(app.check(), params)
-    if kept is not None:
-        return Program(BoundApp(app, params), kept)
-    about = repr(sorted(params.items()))
-    if (app, about) not in _last:
-        _last.clear()
-        _last[app, about] = Program(BoundApp(app, params), machine_code.kept())
-    return _last[app, about]
-
-
-_last: dict[tuple[App, str], Program] = {}
+    return Program(BoundApp(app, params), kept or machine_code.kept())
 
 
 def describe_error(payload: bytes) -> str:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
-from streaming_core.kernels.program import compile_app
+from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.run.checkpoint import states, store
 from streaming_core.run.checkpoint.file import Checkpoint
@@ -99,7 +100,7 @@ def run(
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
     # Before the folder: an application that is refused leaves nothing behind.
-    prepared = PreparedRun(spec, compile_app(app, opened.manifest["params"]), opened, load_before)
+    prepared = PreparedRun(spec, compiled(app, opened.manifest["params"]), opened, load_before)
     plan = partial(_plan, spec, app, opened, find_plan, requires_plan=requires_plan)
     live, say = partial(_run, prepared, out, meter or Meter(), plan), say or (lambda line: None)
     if not spec.faults:
@@ -109,6 +110,18 @@ def run(
     step = spec.punctuation if app.kind == "transaction" else 1
     faults = Faults.parse(spec.faults).schedule(opened.rows, opened.manifest["content_digest"], step)
     return supervised(faults, live, progress, say)
+
+
+_last: dict[tuple[App, str], Program] = {}  # the last program of this process, because many small runs have the same
+
+
+def compiled(app: App, params: dict[str, Any]) -> Program:
+    """Compile a bound application, unless it is the last one that this process compiled; raises as `compile_app`."""
+    about = app, repr(sorted(params.items()))
+    if about not in _last:
+        _last.clear()
+        _last[about] = compile_app(app, params)
+    return _last[about]
 
 
 def _run(

@@ -206,13 +206,13 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
 
 def _fork(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Serve a request in a child; returns its lines, and how it ended."""
-    from streaming_core.kernels.program import compile_app
     from streaming_core.oracle.loop import Loop
+    from streaming_core.run import engine
 
     case = Case.load(Path(request["folder"]))
     try:  # to compile is no part of a trial: a busy machine takes long
         if request["specs"]:
-            compile_app(case.app, case.params)
+            engine.compiled(case.app, case.params)
         if LOOP in request["checks"]:
             Loop(case.app, case.params)
     except BadInput as error:

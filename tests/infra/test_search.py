@@ -1,6 +1,5 @@
 """The search after a run: red cells get small cases, applications their turn, and finds are red cells of the run."""
 
-import itertools
 import json
 import time
 from contextlib import nullcontext
@@ -165,7 +164,7 @@ def test_run_searches_its_applications_and_publishes_what_was_tried(tmp_path, mo
     run = search.search
 
     def short(app: str, corpus: Path, finds: Path, seconds: float, **options: Any) -> search.Report:
-        return run(app, corpus, finds, 8, clock=itertools.count().__next__, **options)  # a second each look
+        return run(app, corpus, finds, 8, **options)
 
     monkeypatch.setattr(search, "search", short)
     monkeypatch.setattr(stage, "beside", lambda app: nullcontext())

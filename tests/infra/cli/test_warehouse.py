@@ -158,6 +158,8 @@ def test_raw_file_of_another_version_is_refused_before_any_change(
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     write_runs(home, (FASTER,))
     write_raw(home, "decisions", FASTER, [{"of_run": GREEN}])
+    for name in ("finds", "searches"):
+        write_raw(home, name, FASTER, [{"app": "wc"}])
     # Spark reads every file below a table's folder, whatever its name.
     path = home.raw(table) / "other" / "part-1.parquet"
     path.parent.mkdir()

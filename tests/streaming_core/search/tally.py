@@ -54,6 +54,8 @@ _run = engine.run
 
 def _spoiled(spec, source, out, *more, **options):
     report = _run(spec, source, out, *more, **options)
+    if spec.app != "tally":  # a test that comes later in this process
+        return report
     for path in (out / "outputs").glob("*.parquet"):
         rows = pq.read_table(path)
         if spec.threads == 2 and "votes" in rows.column_names:
