@@ -258,9 +258,9 @@ def broken(app: App, params: dict[str, Any], events: pa.Table, names: Sequence[s
         events: Events at which no operator fails.
         names: The names to try, as this function yields them; all if empty.
     """
-    wanted = {name.partition(":")[0] for name in names}
+    labels = {name.partition(":")[0] for name in names}
     for name, holds in app.properties.items():
-        if names and name not in wanted:
+        if names and name not in labels:
             continue
         stream = Scenario(app, params, _rows(events.drop_columns(["seq"])))
         try:

@@ -180,7 +180,7 @@ class Search:
             if time.monotonic() >= self._end or self._is_over.is_set():
                 break
             is_last = number == len(one.inputs) - 1
-            keep = self._root / f"{one.number}-{number}" if self._checks_invariants(drawn) else None
+            keep = self._place(one, number) if self._checks_invariants(drawn) else None
             examination = laboratory.examine(self._case(drawn), specs, checks, keep=keep)
             if is_last and self._is_new(one.params):  # numba takes seconds to compile the loop
                 examination.of_oracle += laboratory.examine(self._case(drawn), (), [LOOP]).of_oracle
@@ -188,6 +188,10 @@ class Search:
             if examination.verdicts:
                 self._is_over.set()
         return examinations
+
+    def _place(self, one: _Round, number: int) -> Path:
+        """The folder of the oracle's result of an input, if Spark checks its invariants."""
+        return self._root / f"{one.number}-{number}"
 
     def _is_new(self, params: Mapping[str, Any]) -> bool:
         """Whether the compiled loop has these parameters for the first time."""
@@ -238,13 +242,8 @@ class Search:
     def _by_invariants(self, rounds: Sequence[_Round]) -> list[Case]:
         """The cases of earlier rounds that break an invariant. Spark then checks usual inputs of these, beside."""
         cases = self._invariant_cases() if self._checking is not None and self._checking[1].done() else []
-        results = [
-            (self._case(drawn), folder)
-            for one in rounds
-            for number, (drawn, _) in enumerate(one.inputs)
-            if (folder := self._root / f"{one.number}-{number}" / "oracle" / "manifest.json").exists()
-        ]
-        results = [(case, manifest.parents[1]) for case, manifest in results]
+        places = ((drawn, self._place(one, at)) for one in rounds for at, (drawn, _) in enumerate(one.inputs))
+        results = [(self._case(drawn), folder) for drawn, folder in places if _has_result(folder)]
         if results and self._invariants is not None:
             self._checking = results, self._beside.submit(self._invariants, results)
         return cases
@@ -269,7 +268,7 @@ class Search:
             folders = [(case, Path(root) / str(number)) for number, case in enumerate(cases)]
             for case, folder in folders:
                 self._laboratories[0].examine(case, (), keep=folder)
-            good = [one for one in folders if (one[1] / "oracle" / "manifest.json").exists()]
+            good = [(case, folder) for case, folder in folders if _has_result(folder)]
             names = dict(zip([folder for _, folder in good], self._invariants(good) if good else [], strict=True))
             return [names.get(folder, []) for _, folder in folders]
 
@@ -332,6 +331,11 @@ def search(
         CommandFailed: The disk is full, or a process that makes trials ended.
     """
     return Search(Request(app, corpus, finds, seconds, **options), invariants, say).run()
+
+
+def _has_result(folder: Path) -> bool:
+    """Whether a laboratory kept a result of the oracle there. It has none if an operator fails."""
+    return (folder / "oracle" / "manifest.json").exists()
 
 
 @contextmanager

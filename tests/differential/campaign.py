@@ -35,6 +35,7 @@ from streaming_core.run import one_pass
 from streaming_core.run.blocks import Blocks
 from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.way import ACTIVE_CONTROLLERS, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec
+from streaming_core.search.trial import Failure, reports_earliest
 from streaming_core.search.ways import draw_way
 from tests.differential import dataflows, generated, test_dataflows, test_generated, windowings
 from tests.differential.case import Events
@@ -59,20 +60,11 @@ class Way:
         return f"block {self.block}, {json.dumps(self.spec.digest_content)}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """How a run fails: the operator, the event, and the type of the exception."""
-
-    operator: str
-    event: int
-    exception: str
-
-    @staticmethod
-    def of(error: RunFailed) -> "Failure":
-        """Reads the lines of the engine and of the oracle."""
-        match = re.match(r"operator (\w+)(?: failed at|,) event (\d+)(?: in window \[.*?\))?: (\w+)", str(error))
-        assert match, f"a failure of no operator: {error}"
-        return Failure(match[1], int(match[2]), match[3])
+def failure_of(error: RunFailed) -> Failure:
+    """How a run fails, by the line of the engine or of the oracle."""
+    failure = Failure.of(error)
+    assert failure, f"a failure of no operator: {error}"
+    return failure
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -188,7 +180,7 @@ class Expected:
         try:
             outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
         except RunFailed as error:
-            return Expected(Failure.of(error), {}, (0, 0, 0))
+            return Expected(failure_of(error), {}, (0, 0, 0))
         orders = ("total", "none") if app.unordered else ("total",)
         digests = {
             order: (format_digest(*outputs_digest(app, order, outputs)), states_digest(app, order, oracle.state()))
@@ -197,19 +189,12 @@ class Expected:
         return Expected(None, digests, (oracle.rejected, oracle.dropped_invalid, oracle.dropped_late))
 
 
-def reports_earliest(spec: RunSpec) -> bool:
-    """Whether a run fails at the earliest event. On other executors, threads may reach a later failure first."""
-    # One thread of tstream walks chains one after the other. One thread of pat plans a batch ahead.
-    is_in_turn = spec.threads == 1 and spec.option("scheme") not in ("tstream", "pat")
-    return spec.order == "total" and (spec.executor == "pinned" or is_in_turn)
-
-
 def difference(app: App, way: Way, expected: Expected, run: Callable) -> str | None:
     """The difference between a run and the oracle; None if they agree."""
     try:
         sample, state, _ = run()
     except RunFailed as error:
-        failure = Failure.of(error)
+        failure = failure_of(error)
         if expected.failure is None:
             return f"fails, the oracle does not: {error}"
         if app.kind == "transaction":  # one function calls the others

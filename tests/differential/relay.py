@@ -34,8 +34,9 @@ from streaming_core.run import one_pass
 from streaming_core.run.energy import Spent
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.one_pass import PassEngine, PassRequest, PassResult, final_state, load_tables, sample_of
+from streaming_core.search.trial import reports_earliest
 from tests.differential import campaign, test_sources
-from tests.differential.campaign import Expected, Way, draw_run, reports_earliest, say
+from tests.differential.campaign import Expected, Way, draw_run, say
 from tests.differential.streams import SEED
 from tests.differential.test_engine import SMALL
 
