@@ -33,6 +33,7 @@ from streaming_core.search.case import Case
 from streaming_core.search.draws import in_order
 from streaming_core.search.laboratory import LIMIT, Laboratory, Verdict
 from streaming_core.search.replay import requests
+from streaming_core.search.ways import REPETITIONS
 
 SINGLY = 20  # events whose values shrink one by one
 ROWS = 2_000  # events whose values shrink at all
@@ -43,7 +44,7 @@ MEASURE, MOST = 10, 60  # trials that measure a rate; at most for a candidate, a
 SURE = 0.9  # a higher rate was measured on too few trials
 PASSES, LEAST = 20.0, 1.0  # a hang lasts so many times as long as a run that ends, and so many seconds
 EVENTS_PER_SECOND = 500  # of the oracle at least, which delays the first sign of a trial
-LUCKY = 0.3  # with a lower rate, stalls of threads may make a fault more likely
+LUCKY = 0.3  # with a lower rate, repetitions and stalls of threads may make a fault more likely
 STALLS = (1, 2, 3, 4)  # seeds to try
 SHARE = 0.15  # of the time that may measure the rate at the beginning, and again at the end
 MEASURING = 3.0  # seconds to measure the rate in between
@@ -85,7 +86,7 @@ def shrink(
     began = clock()
     rate = judge.measure(case, SHARE * seconds)
     if rate < LUCKY and case.symptom is not None and case.symptom.needs_run:
-        case, rate = _stalled(case, rate, judge, SHARE * seconds / len(STALLS))
+        case, rate = _likelier(case, rate, judge, SHARE * seconds / len(STALLS))
     if not rate:
         say("the symptom does not show again")
         return case.changed(rate=0.0)
@@ -97,17 +98,19 @@ def shrink(
     return case.changed(rate=rate)
 
 
-def _stalled(case: Case, rate: float, judge: Shows, seconds: float) -> tuple[Case, float]:
-    """The case and its rate, with stalls of threads if these make its fault twice as likely."""
+def _likelier(case: Case, rate: float, judge: Shows, seconds: float) -> tuple[Case, float]:
+    """The case and its rate, with repetitions, and with stalls of threads, if these make its fault twice as likely."""
     others = [entry for entry in case.spec.faults.split(",") if entry and not entry.startswith("stall")]
+    changes: list[dict[str, Any]] = [{"repetitions": REPETITIONS, "seconds": 0.0}]
+    changes += [{"faults": ",".join([*others, f"stall@{seed}"])} for seed in STALLS]
     best = case
-    for seed in STALLS:
+    for change in changes:
         try:
-            stalled = case.with_spec(faults=",".join([*others, f"stall@{seed}"]))
+            other = best.with_spec(**change)
         except BadInput:
-            break
-        if (now := judge.measure(stalled, seconds)) > 2 * rate:
-            best, rate = stalled, now
+            continue
+        if (now := judge.measure(other, seconds)) > 2 * rate:
+            best, rate = other, now
     return best, judge.measure(best, seconds) or rate
 
 
@@ -603,7 +606,7 @@ class Judge:
 
     def _limit_of_hang(self, case: Case) -> float:
         """Seconds after which a run hangs: many times as long as one thread takes."""
-        usual = ("app", "params", "executor", "checkpoint", "faults")
+        usual = ("app", "params", "executor", "checkpoint", "faults", "repetitions", "seconds")
         plain = RunSpec.parse(
             {name: value for name, value in case.spec.model_dump(mode="json").items() if name in usual}
         )

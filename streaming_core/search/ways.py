@@ -18,7 +18,8 @@ SECONDS_OF_A_CONTROLLER = 0.25  # the engine asks it every 0.1 s
 OTHERS = 0.8  # of the strategies are drawn, where they are not the defaults
 CHECKPOINTS = 0.25  # of ways
 MOST_CHECKPOINTS = 8  # of a run: each one writes files
-FAULTS = 0.15  # of ways, because each of them takes as long as several others
+FAULTS = 0.3  # of ways: stalls take as long as several others, and make a rare schedule ten times as likely
+REPETITIONS, REPEATED = 20, 0.25  # passes, which repeat a schedule for less time than runs do; the share of ways
 
 
 def ways(app: App, params: Mapping[str, Any], events: int, r: random.Random, count: int) -> list[RunSpec]:
@@ -88,6 +89,8 @@ def draw_way(
         chosen["rate"] = r.choice((0, 0, 0, 0, 1e6))
         if chosen.get("controller") in ACTIVE_CONTROLLERS:
             chosen["rate"] = max(events, 1) / SECONDS_OF_A_CONTROLLER if r.random() < 0.3 else 0
+        repeats = r.random() < REPEATED
+        chosen |= {"repetitions": REPETITIONS, "seconds": 0.0} if repeats else {}
         interval = max(1, events // r.randint(1, MOST_CHECKPOINTS) - r.choice((0, 1)))
         chosen["checkpoint"] = str(interval) if r.random() < CHECKPOINTS else "0"
         try:
@@ -106,7 +109,7 @@ def near(events: int, r: random.Random) -> int:
 
 def draw_faults(events: int, r: random.Random) -> str:
     """One or two faults at random events."""
-    kinds = r.sample(("stall", "stall", "stall", "kill", "kill", "full-disk", "clock"), r.choice((1, 1, 2)))
+    kinds = r.sample((*["stall"] * 5, "kill", "kill", "full-disk", "clock"), r.choice((1, 1, 2)))
     return ",".join(f"{kind}@{r.randrange(max(events, 1)) + 1}" for kind in dict.fromkeys(kinds))
 
 

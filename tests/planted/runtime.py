@@ -9,9 +9,9 @@ SOURCE = ROOT / "streaming_core/runtime/src/planted.rs"
 APPLICATIONS = {
     "lost_abort": "sl",
     "overtaken_write": "tb",
-    "stale_version": "sl",
-    "lost_dependency": "sl",
-    "lost_reader": "sl",
+    "stale_version": "gs",
+    "lost_dependency": "tb",
+    "lost_reader": "gs",
     "lost_rejections": "sl",
     "unordered_release": "pos_rep",
     "uneven_merge": "q2",
