@@ -136,8 +136,10 @@ class Search:
             self._pool, self._beside = stack.enter_context(_pool(count)), stack.enter_context(_pool(1))
             self._root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-find-")))
             self._try_known()
-            while time.monotonic() < self._end and not self._news:
+            while not self._news:
                 self._rounds()
+                if time.monotonic() >= self._end:
+                    break
             if not self._news and self._checking is not None and wait([self._checking[1]], _PATIENCE).done:
                 self._take(self._invariant_cases())
         self._tell()
@@ -177,7 +179,8 @@ class Search:
         examinations: list[Examination] = []
         checks = [PROPERTIES] if self.app.properties else []
         for number, (drawn, specs) in enumerate(one.inputs):
-            if time.monotonic() >= self._end or self._is_over.is_set():
+            # However slow the machine is, a round tries its first input.
+            if (number and time.monotonic() >= self._end) or self._is_over.is_set():
                 break
             is_last = number == len(one.inputs) - 1
             keep = self._place(one, number) if self._checks_invariants(drawn) else None
