@@ -61,7 +61,8 @@ CELL_LIMIT = timedelta(minutes=30)
 TASKS = {
     Stage.PLAN_MATRIX: "Checks the form and the hosts, and writes the plan of the run. It leaves out hosts that cannot "
     "run cells. It fails if the request is invalid. Its error names the field.",
-    Stage.SPARK_SERVER: "Waits until no other run uses LOCKSTEP_HOME, then starts the Spark server of this run.",
+    Stage.SPARK_SERVER: "Starts the Spark server of this run. It waits for commands that need LOCKSTEP_HOME alone, and "
+    "for a measurement on this machine.",
     Stage.PREPARE_WORKLOADS: "Generates the events of each application, or copies your imported events. It reuses "
     "workloads of earlier runs. It also checks that Spark can evaluate the invariants.",
     Stage.RUN_ORACLE: "Computes the expected result of each workload on one thread. It reuses earlier results.",
@@ -75,7 +76,7 @@ TASKS = {
     Stage.EXPECTATIONS: "Tests the tables and outputs of the run with Great Expectations.",
     Stage.DBT_BUILD: "Builds the marts with dbt, and tests them. The marts hold the history of speed.",
     Stage.PUBLISH_REPORTS: "Writes the pages of the run, the overview and the performance page.",
-    Stage.STOP_SPARK: "Stops the Spark server of the run, so that the next run can start.",
+    Stage.STOP_SPARK: "Stops the Spark server of the run.",
     Stage.SPEED_GATE: "Compares suspects with the build of the last green night, for `gate_minutes` at most. By "
     "default it does nothing. A slower cell does not fail it.",
     Stage.FIND: "Makes red cells smaller and searches applications for other faults, for `find_minutes` at most. By "
@@ -90,10 +91,10 @@ with DAG(
     description="Run every cell of a matrix, compare its result with the oracle, and record its speed.",
     doc_md=__doc__,
     schedule=None,
-    catchup=False,
-    max_active_runs=1,
+    catchup=False,  # Airflow's setting max_active_runs_per_dag limits the runs at once
     params=regression_params(),
-    default_args={"execution_timeout": timedelta(hours=1), "retries": 0},
+    # A stage may wait for cells of other runs on its host, and for their writes of the warehouse.
+    default_args={"execution_timeout": timedelta(hours=3), "retries": 0},
     is_paused_upon_creation=False,
     tags=[TAG],
 ) as dag:
@@ -119,7 +120,7 @@ with DAG(
         return TaskGroup(group_id=name, prefix_group_id=False)
 
     with group("prepare"):
-        # It waits for the lock on LOCKSTEP_HOME, so its timeout allows for a whole run before it.
+        # It may wait for a command that waits for the runs in progress, so its timeout allows for a whole run.
         spark_server = SparkServer(
             task_id=Stage.SPARK_SERVER,
             run=RUN,
@@ -175,13 +176,13 @@ with DAG(
         doc_md=TASKS[Stage.STOP_SPARK],
     )
     def stop_spark(run: str) -> None:
-        """Stop the run's Spark server, which releases LOCKSTEP_HOME."""
+        """Stop the run's Spark server, which ends its share in LOCKSTEP_HOME."""
         stop_server(run)
 
     speed_gate = SpeedGate(
         task_id=Stage.SPEED_GATE,
         run=RUN,
-        execution_timeout=timedelta(hours=12),  # it may wait for the host and for LOCKSTEP_HOME
+        execution_timeout=timedelta(hours=12),  # it may wait for the host and for the warehouse
         doc_md=TASKS[Stage.SPEED_GATE],
         **late,
     )
@@ -204,7 +205,7 @@ with DAG(
         outlets=[VALIDATED],
         on_failure_callback=Alert(run_id_of),
         on_success_callback=Alert(run_id_of),
-        execution_timeout=timedelta(minutes=5),
+        execution_timeout=timedelta(minutes=30),  # it may wait for the warehouse
         doc_md=TASKS[Stage.VERDICT],
         retries=0,
     ).as_teardown(on_failure_fail_dagrun=True)

@@ -29,6 +29,7 @@ from reports.views.data_docs import results_path, write_results
 from streaming_core.errors import RunFailed
 from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_warehouse
 
 SHOWN_ROWS = 3
 FETCHED_ROWS = 200  # the number that Great Expectations fetches for a query
@@ -92,26 +93,28 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     complaints: dict[str, list[str]] = {severity: [] for severity in SEVERITIES}
     held: dict[str, dict[str, Any]] = {}
     count = 0
-    context = new_context(home, FIXED | suites)
-    for data in sets:
-        result = context.checkpoints.get(data.name).run(
-            batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run
-        )
-        [outcomes] = [validation.results for validation in result.run_results.values()]
-        failed = [one.to_json_dict() for one in outcomes if not one.success]
-        count += len(outcomes)
-        held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
-        for severity in SEVERITIES:
-            of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
-            complaints[severity] += [complaint(data.name, one) for one in of_severity]
-            held[data.name][severity] = len(of_severity)
-    # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
-    shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
-    for name, outcome in held.items():
-        (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/{SOURCE}-{name}.html")
-        outcome["page"] = str(page.relative_to(site_folder(home)))
-    write_results(home, run_id, held)
-    write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
+    # All runs have one site of results.
+    with hold(of_warehouse(home), "expectations", run=run_id):
+        context = new_context(home, FIXED | suites)
+        for data in sets:
+            result = context.checkpoints.get(data.name).run(
+                batch_parameters={"dataframe": data.rows}, expectation_parameters=data.parameters, run_id=run
+            )
+            [outcomes] = [validation.results for validation in result.run_results.values()]
+            failed = [one.to_json_dict() for one in outcomes if not one.success]
+            count += len(outcomes)
+            held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
+            for severity in SEVERITIES:
+                of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
+                complaints[severity] += [complaint(data.name, one) for one in of_severity]
+                held[data.name][severity] = len(of_severity)
+        # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
+        shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
+        for name, outcome in held.items():
+            (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/{SOURCE}-{name}.html")
+            outcome["page"] = str(page.relative_to(site_folder(home)))
+        write_results(home, run_id, held)
+        write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
     return Judgement(len(sets), count, complaints)
 
 

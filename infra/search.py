@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from infra.gate.pairs import Budget, OutOfTime, alone
-from infra.hosts.lock import hold
 from jobs.command import run_stage
 from jobs.invariants import beside
 from jobs.raw import write_raw
@@ -35,6 +34,7 @@ from streaming_core.process import ending
 from streaming_core.regression import warehouse
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home, of_warehouse
 from streaming_core.regression.verdict import find_cell
 from streaming_core.run.way import RunSpec
 from streaming_core.search import corpus, find, search, shrinking
@@ -76,7 +76,7 @@ def shrink_cells(home: Home, run_id: str, cells: list[dict], budget: Budget, say
     todo = [cell for one_each in rounds for cell in one_each if cell is not None]
     for number, cell in enumerate(todo):
         try:
-            with alone(f"{NAME} {cell['cell']}", say, budget), Laboratory() as laboratory:
+            with alone(f"{NAME} {cell['cell']}", say, budget, run_id), Laboratory() as laboratory:
                 budget.check()
                 say(f"making {cell['cell']} smaller")
                 seconds = budget.ends - time.monotonic()
@@ -133,7 +133,7 @@ def search_all(home: Home, run_id: str, apps: list[str], budget: Budget, say: Ca
     """Search applications until the time ends, and try earlier finds of the others again."""
     for app, seconds in shares(home, apps, budget.ends):
         try:
-            with alone(f"{NAME} {app}", say, budget), beside(registry.load(app)) as invariants:
+            with alone(f"{NAME} {app}", say, budget, run_id), beside(registry.load(app)) as invariants:
                 say(f"searching {app} for {seconds:.0f} s" if seconds else f"trying the finds of {app} again")
                 report = search.search(app, home.corpus(app), home.finds(app), seconds, invariants=invariants, say=say)
         except OutOfTime:
@@ -170,7 +170,7 @@ def keep(home: Home, run_id: str, report: search.Report, say: Callable[[str], No
         "branches": report.branches,
         "seconds": report.seconds,
     }
-    with hold(home, NAME, say):
+    with hold(of_home(home), NAME, True, say), hold(of_warehouse(home), NAME, say=say, run=run_id):
         for table, own in (("searches", [tried] if report.inputs else []), ("finds", list(map(_row, report.finds)))):
             others = [row for row in warehouse.rows(home, table, run_id) or [] if row["app"] != report.app]
             write_raw(home, table, run_id, [*others, *own])

@@ -17,6 +17,7 @@ from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_warehouse
 from streaming_core.regression.preflight import Preflight, preflights_of
 from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import HOSTS, LATENCY, rows, way_columns
@@ -115,9 +116,10 @@ def work(home: Home, run_id: str) -> str:
         samples += sample_rows(cell, last)
     verdicts = of_run(None, cells, rows(home, "verdicts", run_id) or [], samples)
     cells = [row | verdicts[row["cell"]]._asdict() for row in cells]
-    write_raw(home, "hosts", run_id, [host_row(one) for one in preflights_of(home, run_id)])
-    write_raw(home, "samples", run_id, samples)
-    write_raw(home, "cells", run_id, cells)
+    with hold(of_warehouse(home), "load_metrics", run=run_id):  # another run's marts read all of it, or nothing
+        write_raw(home, "hosts", run_id, [host_row(one) for one in preflights_of(home, run_id)])
+        write_raw(home, "samples", run_id, samples)
+        write_raw(home, "cells", run_id, cells)
     return f"loaded {len(cells)} cells with {len(samples)} measured passes"
 
 

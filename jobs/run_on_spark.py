@@ -29,6 +29,7 @@ from streaming_core.interruption import Interrupted
 from streaming_core.process import time_limit
 from streaming_core.regression.fleet import SparkQueue
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_host
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import forget, record_begin, record_end
 from streaming_core.run.way import RunSpec
@@ -99,7 +100,9 @@ class CellRunner:
         try:
             if refusal:
                 raise BadInput(refusal)
-            with _time_limit(self.spark, self.limit):
+            shares = not str(self.spark.conf.get("spark.master")).startswith("local")
+            host = hold(of_host(), f"cell {name}", shares, self.say, run=self.run_id)
+            with host, _time_limit(self.spark, self.limit):
                 run_cell(self.spark, spec, self.home.workload(spec.app, cell["workload"]), attempt, self.say)
         except Interrupted as stopped:
             _write_exit(attempt, stopped.exit_code, STOPPED, began)

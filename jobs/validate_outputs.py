@@ -53,6 +53,7 @@ from streaming_core.data.comparison import keys_of
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_warehouse
 from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
 from streaming_core.run.comparison import expected_counts, wrong_counts
@@ -548,11 +549,12 @@ def judge_cells(spark: SparkSession, home: Home, run_id: str) -> dict[str, Verdi
         The verdict on each planned cell, by cell.
     """
     result = validate(spark, home, run_id)
-    # Loaded cells have the verdict of earlier checks, which is stale now. load_metrics loads them again.
-    for table in ("cells", "samples"):
-        forget_raw(home, table, run_id)
-    write_raw(home, "violations", run_id, result.violations)
-    write_raw(home, "verdicts", run_id, result.verdicts)
+    with hold(of_warehouse(home), "validate_outputs", run=run_id):
+        # Loaded cells have the verdict of earlier checks, which is stale now. load_metrics loads them again.
+        for table in ("cells", "samples"):
+            forget_raw(home, table, run_id)
+        write_raw(home, "violations", run_id, result.violations)
+        write_raw(home, "verdicts", run_id, result.verdicts)
     # The digests of all passes are already a check, so samples add nothing.
     return of_run(None, read_plan(home, run_id)["cells"], result.verdicts, [])
 

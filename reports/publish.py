@@ -6,7 +6,9 @@ every module below it takes the run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from jobs.command import run_stage
@@ -19,6 +21,7 @@ from reports.views.beside import before
 from reports.views.cell import smallest
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_warehouse
 from streaming_core.search import find
 from streaming_core.search.find import Find
 from streaming_core.storage import below, held, json_text
@@ -27,7 +30,7 @@ STYLE = "style.css"
 
 
 def publish(home: Home, run_id: str) -> Run:
-    """Write the pages of a run, and the pages that every run changes.
+    """Write the pages of a run, and the pages that every run changes, while no other process writes marts or pages.
 
     Returns:
         The run.
@@ -35,13 +38,14 @@ def publish(home: Home, run_id: str) -> Run:
     Raises:
         BadInput: there is no such run.
     """
-    history = History(home)
-    run = history.run(run_id)
-    pages = Pages(history)
-    _write(home, [(DATA_DOCS, pages.data_docs())])  # first: menus link only to pages that exist
-    _write(home, _of_run(pages, run))
-    performance(home, pages)
-    finds(home, pages, [small for cell in run.cells if (small := smallest(run, cell))])
+    with hold(of_warehouse(home), "pages", say=partial(print, file=sys.stderr), run=run_id):
+        history = History(home)
+        run = history.run(run_id)
+        pages = Pages(history)
+        _write(home, [(DATA_DOCS, pages.data_docs())])  # first: menus link only to pages that exist
+        _write(home, _of_run(pages, run))
+        performance(home, pages)
+        finds(home, pages, [small for cell in run.cells if (small := smallest(run, cell))])
     return run
 
 

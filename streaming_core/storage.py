@@ -33,20 +33,36 @@ POLL_SECONDS = 0.05
 
 
 class Lock:
-    """The lock on a file, which holds a text about the process that has the lock. Creates the file if necessary."""
+    """The lock on a file, which holds a text about the process that has the lock. Creates the file if necessary.
 
-    def __init__(self, path: str | os.PathLike, shared: bool = False):
-        """Prepare the lock. A `shared` lock is for every user of this machine."""
+    Attributes:
+        path: The file.
+        remains: The text of a holder that was killed, after `take`; empty if the last holder left the lock.
+    """
+
+    def __init__(self, path: str | os.PathLike, of_all_users: bool = False):
+        """Prepare the lock. With `of_all_users`, every user of this machine may take it."""
         self.path = Path(path)
-        self._shared = shared
+        self.remains = ""
+        self._of_all_users = of_all_users
         self._file: IO[str] | None = None
 
-    def take(self, holder: str = "") -> bool:
-        """Take the lock and write the holder into its file; False if another process has it."""
+    @property
+    def is_taken(self) -> bool:
+        """Whether this object has the lock."""
+        return self._file is not None
+
+    def take(self, holder: str = "", shared: bool = False) -> bool:
+        """Take the lock and write the holder into its file; False if another process has it.
+
+        Args:
+            holder: The text about this process.
+            shared: Take it together with others that share it. Such holders leave the text as it is.
+        """
         while True:
             file = self._open()
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
                 return False
@@ -58,7 +74,10 @@ class Lock:
                 break
             file.close()
         self._file = file
-        self.tell(holder)
+        if not shared:
+            file.seek(0)
+            self.remains = file.read()
+            self.tell(holder)
         return True
 
     def _open(self) -> IO[str]:
@@ -69,7 +88,7 @@ class Lock:
             descriptor = os.open(self.path, flags)
         except FileNotFoundError:
             descriptor = os.open(self.path, flags | os.O_CREAT, 0o666)
-            if self._shared:
+            if self._of_all_users:
                 with contextlib.suppress(PermissionError):
                     os.fchmod(descriptor, 0o666)
         return os.fdopen(descriptor, "a+")
@@ -89,7 +108,7 @@ class Lock:
         self._file.flush()
 
     def holder(self) -> str | None:
-        """The text about the holder; None if the lock is free."""
+        """The text about the holder; None if the lock is free, or several processes share it."""
         try:
             with open(self.path) as file:
                 try:

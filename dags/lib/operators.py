@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from streaming_core.interruption import Interrupted
 from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_host
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
@@ -87,17 +89,23 @@ class Job(BaseOperator):
         self._process = Process()
         self._last = ""
 
+    shares_host = True  # whether the lock on the host is held while the command runs
     is_application = False  # whether the command loads applications that it did not check, so it gets no secrets
 
     def execute(self, context: Any) -> None:
         """Run the command to its end; raise if it fails."""
         skip_without_plan(self.run)
         environment = self.environment(context)
-        with recorded(home(), self.run, self.task_id):
+        with recorded(home(), self.run, self.task_id), self._host():
             command = [sys.executable, *self.arguments]
             code = self._process.run(command, self._say, environment, ROOT, is_application=self.is_application)
             if code:
                 raise self.failed(self._last or f"{self.task_id} ended with exit code {code}")
+
+    def _host(self) -> AbstractContextManager[None]:
+        if not self.shares_host:
+            return nullcontext()
+        return hold(of_host(), self.task_id, shared=True, say=self.log.info, run=self.run)
 
     def environment(self, context: Any) -> dict[str, str]:
         """The variables that the command has in addition to those of this process."""
@@ -118,7 +126,9 @@ class Job(BaseOperator):
 
 
 class Measurement(Job):
-    """Runs a command that measures cells of a run on the hosts that ran them."""
+    """Runs a command that measures cells of a run on the hosts that ran them. It takes each host by itself."""
+
+    shares_host = False
 
     def environment(self, context: Any) -> dict[str, str]:
         """Beside that of every job, the connections of those hosts, because the command cannot ask Airflow."""
@@ -128,10 +138,9 @@ class Measurement(Job):
 class SpeedGate(Measurement):
     """Runs `infra.gate.suspects` for a run whose request gives the speed gate time.
 
-    The task comes after `stop_spark`, and not before `dbt_build`. Until then, the run's Spark server holds the lock on
-    LOCKSTEP_HOME. The gate may measure for half an hour, and imports, backups and other commands must not wait. The
-    price is a second build of the marts, of one month. A run of another DAG would need the same build, and its result
-    would come after the alert.
+    The task comes after `stop_spark`, and not before `dbt_build`. Until then, the run has its share in LOCKSTEP_HOME.
+    The gate may measure for half an hour, and backups and other commands must not wait. The price is a second build of
+    the marts, of one month. A run of another DAG would need the same build, and its result would come after the alert.
     """
 
     def __init__(self, *, run: str, **kwargs: Any):
@@ -147,10 +156,11 @@ class SpeedGate(Measurement):
 class Search(Job):
     """Runs `infra.search` for a run whose request gives the search for faults time.
 
-    Like the speed gate, it must not hold the lock on LOCKSTEP_HOME while it works. It comes last, so that the gate
-    judges the speed of the night even if the search is ended.
+    Like the speed gate, it must not share LOCKSTEP_HOME while it works, and it takes the host by itself. It comes last,
+    so that the gate judges the speed of the night even if the search is ended.
     """
 
+    shares_host = False
     is_application = True
 
     def __init__(self, *, run: str, **kwargs: Any):

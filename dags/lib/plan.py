@@ -14,6 +14,7 @@ from infra.fields import regression_of
 from streaming_core.errors import BadInput
 from streaming_core.regression import fleet, matrices, preflight
 from streaming_core.regression.home import new_run_id
+from streaming_core.regression.lock import hold, of_warehouse
 from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
@@ -127,7 +128,8 @@ def judge_run(context: Any) -> dict:
     if not refused:
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(AFTER_CELLS), run_ids=[ti.run_id])
         conclude(home(), run_id, states.get(ti.run_id, {}))
-    run = History(home()).run(run_id)
+    with hold(of_warehouse(home()), Stage.VERDICT, run=run_id):  # another run may build the marts
+        run = History(home()).run(run_id)
     if left_json(home().report(run_id, "summary.json")).get("sentence") != run.sentence:
         try:
             publish(home(), run_id)

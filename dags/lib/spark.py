@@ -28,6 +28,7 @@ from infra.spark.server import HOST, SESSION_SETTINGS, Server, ServerLost, setti
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SparkQueue, record_loss
+from streaming_core.regression.lock import hold, of_home, of_host
 from streaming_core.regression.status import recorded
 
 URL = rf"sc://({HOST}|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/(;.*)?"
@@ -89,7 +90,7 @@ class ServerHook(SparkConnectHook):
         return url
 
     def start(self, say: Callable[..., None], **patience: float) -> None:
-        """Take the lock on LOCKSTEP_HOME for the run, and start its server if the connection names a master.
+        """Share the lock on LOCKSTEP_HOME for the run, and start its server if the connection names a master.
 
         The server ends with the process whose id is in LOCKSTEP_WATCH, if that is set.
 
@@ -128,7 +129,7 @@ class ServerHook(SparkConnectHook):
 
     @property
     def is_there(self) -> bool:
-        """Whether the run holds the lock on LOCKSTEP_HOME, and its own server, if it started one, runs."""
+        """Whether the run has its share in LOCKSTEP_HOME, and its own server, if it started one, runs."""
         return Server(home()).lease(self.run) is not None
 
     def session_settings(self) -> dict[str, str]:
@@ -137,9 +138,9 @@ class ServerHook(SparkConnectHook):
 
 
 class SparkServer(BaseOperator):
-    """Takes the lock on LOCKSTEP_HOME, and starts the run's Spark Connect server.
+    """Shares the lock on LOCKSTEP_HOME, and starts the run's Spark Connect server.
 
-    If the connection names an existing server (type `spark_connect`), the task only takes the lock.
+    If the connection names an existing server (type `spark_connect`), the task only shares the lock.
     """
 
     template_fields: Sequence[str] = ("run", "conn_id")
@@ -162,7 +163,7 @@ class SparkServer(BaseOperator):
     def start_early(run: str, connection: Connection) -> None:
         """Start the server of a run before the task does, which then finds it: it needs seconds until it listens.
 
-        Nothing starts while LOCKSTEP_HOME is in use. The task waits for it, and reports what is wrong.
+        Nothing starts while the run would have to wait. The task waits, and reports what is wrong.
 
         Args:
             run: The run.
@@ -170,13 +171,13 @@ class SparkServer(BaseOperator):
         """
         hook = ServerHook(connection.conn_id, run)
         hook.connection = connection
-        if not hook.is_external and not Server(home()).holder():
+        if not hook.is_external and not any(lock.ahead(shared=True) for lock in (of_home(home()), of_host())):
             with suppress(Exception):
                 hook.start(lambda _: None, patience=EARLY_SECONDS)
 
 
 def stop_server(run: str) -> None:
-    """Stop the Spark server of a run, if it still runs, and release LOCKSTEP_HOME."""
+    """Stop the Spark server of a run, if it still runs, and end its share in LOCKSTEP_HOME."""
     Server(home()).stop(run)
 
 
@@ -227,14 +228,19 @@ class SparkTask(PySparkOperator):
 class SparkJob(SparkTask):
     """Runs `python_callable(run, spark)` on the Spark server of a run.
 
-    If the server is gone, Airflow tries the task again, and the task starts another server.
+    It shares the lock on this host, so no cell is measured here meanwhile, and stages of several runs overlap. If the
+    server is gone, Airflow tries the task again, and the task starts another server.
     """
 
     template_fields: Sequence[str] = ("run", *PySparkOperator.template_fields)
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, run: str, **kwargs: Any):
-        super().__init__(op_kwargs={"run": run}, **kwargs)
+    shares_host = True  # whether the lock on the host is held during the call
+
+    def __init__(self, *, run: str, python_callable: Callable[..., Any], **kwargs: Any):
+        if self.shares_host:
+            python_callable = _beside_others(python_callable, str(kwargs["task_id"]))
+        super().__init__(op_kwargs={"run": run}, python_callable=python_callable, **kwargs)
         self.run = run
 
     def session_settings(self, context: Any) -> dict[str, str]:
@@ -270,7 +276,10 @@ class SparkCells(SparkJob):
     """Runs the planned cells of executor spark, one after the other, on the Spark server of a run.
 
     Without such cells, the task is skipped and starts no session. Like a lane, it records each cell, and not itself.
+    Each cell takes the host.
     """
+
+    shares_host = False
 
     ui_color = "#fdf3e1"
 
@@ -307,6 +316,17 @@ def _impatient(work: Callable[..., Any]) -> Callable[..., Any]:
 
         limit_patience(spark)
         return work(*arguments, spark=spark, **named)
+
+    return wrapper
+
+
+def _beside_others(work: Callable[..., Any], stage: str) -> Callable[..., Any]:
+    """Let `work` share the lock on this host."""
+
+    @wraps(work)
+    def wrapper(*arguments: Any, run: str, **named: Any) -> Any:
+        with hold(of_host(), stage, shared=True, run=run):
+            return work(*arguments, run=run, **named)
 
     return wrapper
 

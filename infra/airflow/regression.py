@@ -16,9 +16,9 @@ from pathlib import Path
 
 from infra.airflow import airflow_home
 from infra.checkout import ROOT
-from infra.hosts.lock import holder, signature
 from streaming_core.process import POLL_SECONDS, Noted, start
 from streaming_core.regression.home import new_run_id
+from streaming_core.regression.lock import holder, signature
 from streaming_core.regression.stages import DAG_ID, Stage
 from streaming_core.storage import Lock
 

@@ -11,8 +11,8 @@ import json
 import sys
 
 from infra.airflow import airflow_home
-from infra.hosts.lock import signature
 from streaming_core.process import end_groups
+from streaming_core.regression.lock import signature
 
 GRACE_SECONDS = 2  # Without the UI, an orderly end gains nothing.
 

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from infra import checkout
 from infra.airflow.regression import TaskChange
-from infra.hosts.lock import holder, of_home
 from reports.estimate import duration
 from reports.history import History
 from reports.views.overview import Unfinished
 from streaming_core.regression.fleet import claims, is_on_spark
 from streaming_core.regression.home import RUN_ID
+from streaming_core.regression.lock import holder, of_home
 from streaming_core.regression.stages import Stage
 from streaming_core.storage import left_json
 

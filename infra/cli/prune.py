@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra import checkout
-from infra.hosts.lock import hold
 from streaming_core.errors import BadInput
 from streaming_core.process.ending import say
+from streaming_core.regression.lock import hold, of_home
 
 if TYPE_CHECKING:
     from infra.history.disk_space import Item
@@ -51,7 +51,7 @@ def prune(
         raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist: there is nothing to prune")
     removed = []
     # A run in progress reads the caches, and its outputs have no verdicts yet.
-    with hold(home, "prune"):
+    with hold(of_home(home), "prune"):
         items = removable(home, cache_bytes)
         for item in items:
             try:

@@ -14,10 +14,10 @@ from rich.live import Live
 from infra import checkout
 from infra.airflow import airflow_home
 from infra.cli.run_options import OPTIONS, conf
-from infra.hosts.lock import signature
 from streaming_core.cli.options import Json, takes
 from streaming_core.errors import RunFailed
 from streaming_core.process import Noted
+from streaming_core.regression.lock import signature
 from streaming_core.storage import write_json
 
 if TYPE_CHECKING:

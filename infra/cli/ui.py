@@ -24,9 +24,9 @@ from infra.airflow import airflow_home
 from infra.airflow.api_server import healthy, passwords
 from infra.checkout import ROOT, user
 from infra.cli.arguments import Port
-from infra.hosts.lock import holder, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
+from streaming_core.regression.lock import holder, signature
 from streaming_core.storage import Lock, left_json, write_json
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the log files itself.

@@ -16,7 +16,6 @@ from infra import checkout
 from infra.gate import measurement
 from infra.history import marts
 from infra.hosts import build
-from infra.hosts.lock import hold
 from jobs.raw import write_raw
 from reports.history import History, Run, revision
 from reports.publish import publish
@@ -24,6 +23,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import ending
 from streaming_core.regression import warehouse as raw
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home, of_warehouse
 
 NAME = "gate"
 RED = ("slower", "different", "failed")
@@ -71,7 +71,7 @@ def chosen(home: Home, run_id: str | None) -> str:
 def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say: Callable[[str], None]) -> Run:
     """Build the commit, measure, rebuild the marts and publish the run's pages; the run with its verdicts.
 
-    It holds the lock on LOCKSTEP_HOME only while it writes.
+    It takes the locks on LOCKSTEP_HOME and the warehouse only while it writes.
 
     Raises:
         BadInput: as `request`.
@@ -94,7 +94,7 @@ def keep(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Cal
 
 def store(home: Home, run_id: str, ref: str, rows: list[dict[str, Any]], say: Callable[[str], None]) -> None:
     """Write measured pairs of a run. Cells that were compared with the same commit before keep their rows."""
-    with hold(home, NAME, say):
+    with hold(of_home(home), NAME, True, say), hold(of_warehouse(home), NAME, say=say, run=run_id):
         cells, baselines = {row["cell"] for row in rows}, {row["baseline"] for row in rows}
         earlier = [
             row

@@ -85,7 +85,7 @@ def measure(
             else:
                 spec = RunSpec.parse(cell["spec"])
                 workload = home.workload(spec.app, cell["workload"])
-                with alone(f"gate {name}", say, budget):
+                with alone(f"gate {name}", say, budget, run_id):
                     pairs = paired(builds, spec, workload, f"{run_id} {name}", budget)
         except OutOfTime:
             measured.append(unmeasured(about, name, budget.reason))

@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infra.hosts.build import Build, sigterm_raises
-from infra.hosts.lock import host_in_use, of_host
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.process import POLL_SECONDS, Process, ending, time_limit
+from streaming_core.process import Process, ending, time_limit
+from streaming_core.regression.lock import hold, of_host
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
@@ -105,23 +105,14 @@ class Side(NamedTuple):
 
 
 @contextmanager
-def alone(owner: str, say: Callable[[str], None], budget: Budget = FOREVER) -> Iterator[None]:
-    """Hold the lock on this host during the block; wait until it is free.
+def alone(owner: str, say: Callable[[str], None], budget: Budget = FOREVER, run_id: str = "") -> Iterator[None]:
+    """Hold the lock on this host during the block, for a run if there is one; wait until it is free.
 
     Raises:
         OutOfTime: The time of `budget` ended first.
     """
-    lock, waiting = of_host(), False
-    try:
-        while not lock.take(owner):
-            budget.check()
-            if not waiting:
-                say(host_in_use(lock))
-                waiting = True
-            time.sleep(POLL_SECONDS)
+    with hold(of_host(), owner, False, say, budget.check, run_id):
         yield
-    finally:
-        lock.leave()
 
 
 def paired(
@@ -232,7 +223,7 @@ def main() -> int:
     spec, rows = RunSpec.parse(request.spec), None
     caller = _Caller()
     try:
-        with sigterm_raises(), alone(f"gate {request.cell}", lambda line: caller.tell(say=line), budget):
+        with sigterm_raises(), alone(f"gate {request.lot}", lambda line: caller.tell(say=line), budget):
             rows = paired(builds, spec, Path(request.workload), request.lot, budget, request.wrapper)
     except OutOfTime:
         pass

@@ -25,11 +25,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from infra.history.disk_space import OUTPUTS
-from infra.hosts.lock import hold
 from reports.history import History
 from streaming_core.errors import BadInput, CommandFailed, refusal
 from streaming_core.regression.decisions import entries
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.lock import hold, of_home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, check_versions
 from streaming_core.storage import appearing, held, replacing
 
@@ -83,7 +83,7 @@ def backup(home: Home, file: Path, say: Callable[[str], None]) -> str:
     if not history(home):
         raise BadInput(f"LOCKSTEP_HOME={home.root} has no history: there is nothing to back up")
     # A run in progress writes its folder and its raw results one after the other.
-    with hold(home, "backup", say):
+    with hold(of_home(home), "backup", say=say):
         check_versions(home)
         try:
             digests = {path: _digest(home.root / path) for path in history(home)}

@@ -32,10 +32,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from infra.history.ledger import red_cells, verdicts
-from infra.hosts.lock import hold
 from jobs.run_folder import names_in
 from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.lock import hold, of_home
 from streaming_core.regression.status import status_of
 from streaming_core.regression.verdict import Verdict, find_cell, is_green
 from streaming_core.regression.warehouse import rows
@@ -197,7 +197,7 @@ def free(home: Home, rules: Rules, dry_run: bool, say: Callable[[str], None] = p
     """
     freed = dict.fromkeys(KINDS, 0)
     # A run in progress writes logs and scratch files, and reads the caches.
-    with nullcontext() if dry_run else hold(home, "retention", say):
+    with nullcontext() if dry_run else hold(of_home(home), "retention", say=say):
         protected = evidence(home)
         for kind, item in _items(home, rules, protected):
             if not dry_run:

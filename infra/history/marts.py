@@ -38,7 +38,8 @@ from reports.site import DBT, write
 from reports.views.built import STATES, Built, write_results
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.process import ending
-from streaming_core.regression.home import Home
+from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.lock import hold, of_host, of_warehouse
 from streaming_core.regression.warehouse import RAW, check_versions
 
 # The folders of warehouse/ that `build` makes from raw/.
@@ -60,7 +61,7 @@ def build(home: Home, run_id: str | None = None) -> str:
         RunFailed: A model or a test failed. The message names the first one.
     """
     _check(home)
-    with spark(home, "build"):
+    with spark(home, "build", run_id):
         return _build(home, run_id)
 
 
@@ -177,20 +178,23 @@ def _check(home: Home) -> None:
 
 
 @contextmanager
-def spark(home: Home, what: str) -> Iterator[None]:
-    """Provide dbt's Spark server during the block: the one of SPARK_REMOTE, or a new one with the lock on `home`.
+def spark(home: Home, what: str, run_id: str | None = None) -> Iterator[None]:
+    """Provide dbt's Spark server during the block, and the warehouse alone.
 
-    A run has a server, and with it the lock, so its task takes none.
+    The server is the one of SPARK_REMOTE, or a new one, which comes with a share in `home` and in this host. A run has
+    these already.
 
     Args:
         home: LOCKSTEP_HOME.
         what: The name of the command that waiting processes see.
+        run_id: The run whose server SPARK_REMOTE names.
 
     Raises:
         CommandFailed: The server did not start.
     """
     if os.environ.get("SPARK_REMOTE"):
-        yield
+        with _alone(home, what, run_id or ""):
+            yield
         return
     # Importing pyspark takes a second, so bad input is reported before.
     from pyspark.sql import SparkSession
@@ -205,7 +209,8 @@ def spark(home: Home, what: str) -> Iterator[None]:
         os.environ["SPARK_REMOTE"] = server.client_lease(owner).client_url
         session = SparkSession.builder.getOrCreate()  # dbt uses it too
         limit_patience(session)
-        yield
+        with hold(of_host(), owner, shared=True), _alone(home, what, owner):
+            yield
     except ServerLost as error:
         raise CommandFailed(str(error)) from error
     finally:
@@ -213,6 +218,17 @@ def spark(home: Home, what: str) -> Iterator[None]:
             session.client.close()  # or it asks the server again when the process ends, and waits for it
         os.environ.pop("SPARK_REMOTE", None)
         server.stop(owner)
+
+
+@contextmanager
+def _alone(home: Home, what: str, server: str) -> Iterator[None]:
+    """Hold the lock on the warehouse during the block. If a build was killed, its server may still write a mart."""
+    lock = of_warehouse(home)
+    with hold(lock, f"warehouse {what}", run=server if RUN_ID.fullmatch(server) else "", server=server):
+        killed = lock.remains.get("server")
+        if killed and killed != server:
+            Server(home).stop(killed)
+        yield
 
 
 def dbt(home: Home, *command: str) -> Any:

@@ -37,8 +37,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)
 
-from infra.hosts.lock import host_in_use, of_host  # noqa: E402
 from streaming_core.process import POLL_SECONDS, Noted, alive, end_group, for_applications, identity, start  # noqa: E402
+from streaming_core.regression.lock import of_host, signature  # noqa: E402
 from streaming_core.storage import write_json  # noqa: E402
 
 FAILED = 3
@@ -121,16 +121,15 @@ def run(attempt: str, workload: str, wrapper: list[str], timeout: float, lease: 
 
     noted = Noted(signal.SIGTERM, signal.SIGINT)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the run continues without the connection
-    lock, waiting = of_host(), False
+    lock, waits, own = of_host(), "", signature_of(attempt)
     try:
-        while not lock.take(attempt):
+        while not lock.take(own):
             if noted.number or caller.complaint():
                 return finish(attempt, KILLED, "stopped while it waited for the host", now(), now())
             if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
                 return known["exit_code"]
-            if not waiting:
-                say(host_in_use(lock))
-                waiting = True
+            if (line := lock.waiting()) not in ("", waits):
+                say(waits := line)
             time.sleep(POLL_SECONDS)
         # Two calls may have waited for the host. The first of them ran the attempt.
         if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
@@ -245,6 +244,12 @@ def say(line: str) -> None:
     """Print a line on stderr, if the connection is still there."""
     with contextlib.suppress(OSError):  # the connection is gone
         print(line, file=sys.stderr, flush=True)
+
+
+def signature_of(attempt: str) -> str:
+    """The signature of an attempt, RUN/CELL/attempt-N, for the processes that wait for this host."""
+    folder = Path(attempt)
+    return signature(f"cell {folder.parent.name}", run=folder.parent.parent.name)
 
 
 def read_json(path: str) -> dict[str, Any] | None:

@@ -1,15 +1,17 @@
-"""The Spark Connect server of one run, its lease, and the lock on LOCKSTEP_HOME that comes with it.
+"""The Spark Connect server of one run, its lease, and the share in LOCKSTEP_HOME that comes with it.
 
-A keeper process takes the lock, starts the server, and writes its *lease*: `spark-server.json`, which only the owner
-can read. The lease holds the owner, the server's URL and token, and the keeper's host and process. Every process that
-shares LOCKSTEP_HOME can read it, also on other machines. The server needs seconds until it listens, so a client waits
-for it (`client_lease`), and others go on.
+A keeper process shares the lock on LOCKSTEP_HOME, starts the server, and writes its *lease*, which only its user can
+read: `spark-scratch/OWNER.json`. Each server has a port and a scratch folder of its own, so several runs go on at once.
+The lease holds the owner, the server's URL and token, and the keeper's host and process. Every process that shares
+LOCKSTEP_HOME can read it, also on other machines. The server needs seconds until it listens, so a client waits for it
+(`client_lease`), and others go on.
 
 - The keeper renews the lease every HEARTBEAT_SECONDS: it sets the file's time. A lease whose time is older than
   EXPIRES_SECONDS has expired. So the clocks of all machines must agree within a minute.
 - A reader on the keeper's machine also looks whether the keeper runs. A reader elsewhere trusts the time alone.
 - To stop the server, any process removes the lease. A keeper that could not renew its lease in time ends as well,
-  because another one may hold the lock by then.
+  because another one may have the run by then.
+- While the server starts, the keeper shares the lock on its host, so a measurement there is over.
 - The keeper also ends after a signal, when the server dies, or when the process that needs the server is gone. The
   kernel then releases the lock, so a run that dies leaves no lock behind.
 
@@ -29,17 +31,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from infra.checkout import ROOT, home
-from infra.hosts.lock import holder, of_home, signature
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.regression.home import Home
-from streaming_core.storage import write_text
+from streaming_core.regression.lock import SharedLock, hold, of_home, of_host
+from streaming_core.storage import below, write_text
 
 SERVER_SETTINGS = ROOT / "infra" / "spark" / "server.conf"
 SESSION_SETTINGS = ROOT / "infra" / "spark" / "session.conf"
@@ -49,8 +51,13 @@ STOP_ELSEWHERE_SECONDS = 150  # a keeper on another machine may see only its nex
 HEARTBEAT_SECONDS = 5
 EXPIRES_SECONDS = 90
 POLL = 0.1
+WAITING = "waiting: "
 LOOPBACK = ("localhost", "127.0.0.1")
 HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
+
+
+class _NotNeeded(Exception):
+    """Nothing needs the server any more."""
 
 
 class ServerLost(ConnectionError):
@@ -96,11 +103,14 @@ class Lease:
 
 
 class Server:
-    """The server of one LOCKSTEP_HOME, for the processes that start, use and stop it."""
+    """The servers of one LOCKSTEP_HOME, for the processes that start, use and stop them."""
 
     def __init__(self, home: Home):
         self.home = home
-        self.lease_path = home.root / "spark-server.json"
+
+    def lease_path(self, owner: str) -> Path:
+        """The file with the lease of `owner`."""
+        return below(_scratch(self.home), owner).with_name(f"{owner}.json")
 
     def log_path(self, owner: str) -> Path:
         """The log of the keeper and the server of `owner`."""
@@ -110,12 +120,12 @@ class Server:
         """The lease of `owner`; None if it has none, or its lease has expired."""
         try:
             # Opening the file makes NFS ask the server for its time.
-            with open(self.lease_path) as file:
+            with open(self.lease_path(owner)) as file:
                 age = time.time() - os.fstat(file.fileno()).st_mtime
                 lease = Lease(**json.load(file))
         except (OSError, ValueError, TypeError):
             return None
-        if lease.owner != owner or age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
+        if age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
             return None
         return lease
 
@@ -149,16 +159,16 @@ class Server:
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         patience: float = 6 * 3600,
     ) -> str:
-        """Take the lock and start the server, unless `owner` already has one. Returns before the server listens.
+        """Share the lock and start the server, unless `owner` already has one. Returns before the server listens.
 
         Args:
             owner: The name that waiting processes see.
-            master: Spark master of the server. None starts no server, and only takes the lock.
+            master: Spark master of the server. None starts no server, and only shares the lock.
             settings: Spark settings beside those of infra/spark. With `spark.driver.host`, the server listens on the
                 address of that host, so that executors and clients on other machines reach it.
             watch: The server ends with the process of this id.
-            say: Takes a line when the start has to wait for the lock.
-            patience: Seconds to wait for the lock.
+            say: Takes a line that names what the start has to wait for: LOCKSTEP_HOME or the host.
+            patience: Seconds to wait for it.
 
         Returns:
             The URL of the server; empty without a server.
@@ -166,7 +176,7 @@ class Server:
         Raises:
             BadInput: `spark.driver.host` is not a host name.
             ServerLost: The keeper ended, or wrote no lease within `patience`. The message names its log.
-            RunFailed: The lock was not free within `patience`.
+            RunFailed: LOCKSTEP_HOME or the host was not free within `patience`.
         """
         if lease := self.lease(owner):
             return lease.url
@@ -200,32 +210,31 @@ class Server:
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
         """Wait until the keeper has written the lease."""
         log_path = self.log_path(owner)
-        deadline, waiting_for = time.monotonic() + patience, None
+        deadline, waits = time.monotonic() + patience, ""
         while True:
             if lease := self.lease(owner):
                 return lease.url
             if keeper.poll() is not None:
                 raise ServerLost(f"the Spark server did not start: {_last_line(log_path)} (log: {log_path})")
-            holder = self.holder()
-            is_held = holder is not None and (holder["pid"], holder["host"]) != (keeper.pid, socket.gethostname())
-            if holder and is_held and holder["owner"] != waiting_for:
-                waiting_for = holder["owner"]
-                say(f"waiting: {self.home.root} is in use by {waiting_for} on {holder['host']} since {holder['since']}")
+            # The keeper says in its log what it waits for.
+            lines = [line for line in log_path.read_text(errors="replace").splitlines() if line.startswith(WAITING)]
+            if lines and lines[-1] != waits:
+                say(waits := lines[-1])
             if time.monotonic() > deadline:
-                if not is_held:
+                if not waits:
                     raise ServerLost(f"the Spark server did not start within {patience:.0f} s (log: {log_path})")
                 raise RunFailed(
-                    f"{self.home.root} is still in use by {waiting_for} after {patience:.0f} s: "
+                    f"{waits.removeprefix(WAITING)}, still after {patience:.0f} s: "
                     "wait until that ends, or stop it, then start the run again"
                 )
             time.sleep(POLL)
 
-    def holder(self) -> dict | None:
-        """The holder of the lock: owner, pid, host and since; None if the lock is free."""
-        return holder(of_home(self.home)) or None
+    def owners(self) -> list[str]:
+        """The runs and the commands that have LOCKSTEP_HOME now."""
+        return [one.get("owner", "") for one in of_home(self.home).holders()]
 
     def stop(self, owner: str) -> bool:
-        """Stop the server of `owner`, which releases the lock; False if `owner` has none.
+        """Stop the server of `owner`, which releases its share of the lock; False if `owner` has none.
 
         Raises:
             RunFailed: The keeper is on another machine, and did not end in time.
@@ -233,10 +242,10 @@ class Server:
         lease = self.lease(owner)
         if lease is None:
             return False
-        self.lease_path.unlink(missing_ok=True)
+        self.lease_path(owner).unlink(missing_ok=True)
         patience = STOP_SECONDS if lease.is_here else STOP_ELSEWHERE_SECONDS
         deadline = time.monotonic() + patience
-        while alive(asdict(lease)) if lease.is_here else (self.holder() or {}).get("owner") == owner:
+        while alive(asdict(lease)) if lease.is_here else owner in self.owners():
             if time.monotonic() > deadline:
                 if not lease.is_here:
                     raise RunFailed(
@@ -258,7 +267,7 @@ def _machine() -> str:
 
 
 class Keeper:
-    """Holds the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
+    """Shares the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
 
     def __init__(self, home: Home, owner: str, master: str | None, settings: dict, watch: int | None, starter: int):
         """Prepare the keeper. It takes the arguments of `Server.start`, and the id of the process that called it."""
@@ -268,24 +277,48 @@ class Keeper:
         self._watched = identity(watch) if watch else None
         self._process: subprocess.Popen | None = None
         self._lease: Lease | None = None
+        self._scratch = below(_scratch(home), f"{owner}-{os.getpid()}")
 
     def run(self) -> int:
-        """Take the lock, start the server, renew the lease, stop the server; returns the exit code."""
-        lock = of_home(self.server.home)
-        while not (held := lock.take(signature(self.owner))) and self._is_needed():
-            time.sleep(POLL)
-        if not held:
-            return 1
+        """Share the lock, start the server, renew the lease, stop the server; returns the exit code."""
         try:
-            if self._is_needed():
-                self._grant(*(self._start() if self.master else ("", "")))
-                self._renew()
+            with self._share(of_home(self.server.home)):
+                try:
+                    self._serve()
+                finally:
+                    self._stop()
         except OSError as error:
             print(f"the Spark server of {self.owner} cannot go on: {error}", flush=True)
-        finally:
-            self._stop()
-            lock.leave()
+        except _NotNeeded:
+            return 1
         return 0 if self._noted.number else 1
+
+    def _serve(self) -> None:
+        _sweep(self.server.home)
+        if self.master:
+            # A start takes all cores, so it waits for a measurement on this host, and later ones wait for it.
+            with self._share(of_host()):
+                self._grant(*self._start())
+                self._renew(is_over=self._listens)
+        else:
+            self._grant("", "")
+        self._renew()
+
+    def _share(self, lock: SharedLock) -> AbstractContextManager[None]:
+        def check() -> None:
+            if not self._is_needed():
+                raise _NotNeeded
+
+        return hold(lock, self.owner, shared=True, say=lambda line: print(line, flush=True), check=check)
+
+    def _listens(self) -> bool:
+        assert self._lease is not None
+        host, _, port = self._lease.url.removeprefix("sc://").rpartition(":")
+        return _listens(host, int(port))
+
+    @property
+    def _lease_path(self) -> Path:
+        return self.server.lease_path(self.owner)
 
     def _is_needed(self) -> bool:
         # Until the lease is written, only the process that started the keeper can need it.
@@ -295,9 +328,9 @@ class Keeper:
 
     def _start(self) -> tuple[str, str]:
         """Start the server; returns its URL and token."""
-        settings = _all_settings(self.server.home, str(self.master), self.settings)
+        settings = _all_settings(self.server.home, self._scratch, str(self.master), self.settings)
         host, port = settings["spark.driver.host"], int(settings["spark.connect.grpc.binding.port"])
-        self._process = _launch(self.server.home, settings)
+        self._process = _launch(self._scratch, settings)
         url = f"sc://{LOOPBACK[0] if host in LOOPBACK else host}:{port}"
         return url, settings["spark.connect.authenticate.token"]
 
@@ -305,25 +338,25 @@ class Keeper:
         """Write the lease."""
         process: dict = identity(os.getpid())
         self._lease = Lease(self.owner, url, token, socket.gethostname(), _machine(), **process)
-        write_text(self.server.lease_path, json.dumps(asdict(self._lease)), mode=0o600)
+        write_text(self._lease_path, json.dumps(asdict(self._lease)), mode=0o600)
 
-    def _renew(self) -> None:
-        """Renew the lease until nothing needs the server, or `Server.stop` has removed the lease."""
+    def _renew(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Renew the lease until nothing needs the server, `Server.stop` has removed the lease, or `is_over`."""
         renewed = time.monotonic()
-        while self._is_needed() and self.server.lease_path.exists():
+        while self._is_needed() and self._lease_path.exists() and not is_over():
             age = time.monotonic() - renewed
             if age > EXPIRES_SECONDS:
                 print("the lease expired before this process could renew it", flush=True)
                 return
             if age > HEARTBEAT_SECONDS:
-                os.utime(self.server.lease_path)  # fails if the lease was removed meanwhile
+                os.utime(self._lease_path)  # fails if the lease was removed meanwhile
                 renewed = time.monotonic()
             time.sleep(POLL)
 
     def _stop(self) -> None:
         self._noted.ignore()
         if self._lease is not None and self.server.lease(self.owner) == self._lease:
-            self.server.lease_path.unlink(missing_ok=True)
+            self._lease_path.unlink(missing_ok=True)
         if self._process is not None:
             self._process.terminate()
             try:
@@ -331,7 +364,7 @@ class Keeper:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(_scratch(self.server.home), ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def settings_of(path: Path) -> dict[str, str]:
@@ -340,9 +373,8 @@ def settings_of(path: Path) -> dict[str, str]:
     return {name: value.strip() for name, value in lines}
 
 
-def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[str, str]:
+def _all_settings(home: Home, scratch: Path, master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of a new server: those of infra/spark, of the connection, and of LOCKSTEP_HOME."""
-    scratch = _scratch(home)
     result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS)
     host = settings.get("spark.driver.host", LOOPBACK[0])
     if host not in LOOPBACK:
@@ -371,11 +403,11 @@ def _all_settings(home: Home, master: str, settings: Mapping[str, str]) -> dict[
     }
 
 
-def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
+def _launch(scratch: Path, settings: Mapping[str, str]) -> subprocess.Popen:
     """Start the JVM. It reads all settings from a file, because some are secret."""
     import pyspark
 
-    spark_home, scratch = Path(pyspark.__file__).parent, _scratch(home)
+    spark_home = Path(pyspark.__file__).parent
     scratch.mkdir(parents=True, exist_ok=True)
     scratch.chmod(0o700)
     lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
@@ -398,6 +430,16 @@ def _launch(home: Home, settings: Mapping[str, str]) -> subprocess.Popen:
 
 def _scratch(home: Home) -> Path:
     return home.root / "spark-scratch"
+
+
+def _sweep(home: Home) -> None:
+    """Remove the leases and the scratch folders that killed keepers left."""
+    for lease in _scratch(home).glob("*.json"):
+        with suppress(OSError):
+            if time.time() - lease.stat().st_mtime > 2 * EXPIRES_SECONDS:
+                for folder in lease.parent.glob(f"{lease.stem}-*/"):
+                    shutil.rmtree(folder, ignore_errors=True)
+                lease.unlink()
 
 
 def _last_line(path: Path) -> str:

@@ -263,8 +263,12 @@ class History:
     def mart(self, name: str) -> list[Row]:
         """All rows of a mart; [] if dbt has not built it."""
         folder = self.home.root / "warehouse" / "marts" / name
-        files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
-        return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+        while True:
+            try:
+                files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
+                return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+            except FileNotFoundError:  # dbt has replaced it meanwhile
+                continue
 
 
 def _unloaded(status: Status, record: dict | None) -> dict:

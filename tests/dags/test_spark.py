@@ -60,10 +60,10 @@ def test_hook_reads_the_lease_if_the_connection_names_a_master(hook, lockstep_ho
         server.start(RUN, master=None)
         with pytest.raises(ServerLost):
             local.get_connection_url()  # a run on an external server has a lease without a URL
-        lease = json.loads(server.lease_path.read_text())
+        lease = json.loads(server.lease_path(RUN).read_text())
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address = f"localhost:{listening.getsockname()[1]}"
-            server.lease_path.write_text(json.dumps(lease | {"url": f"sc://{address}", "token": TOKEN}))
+            server.lease_path(RUN).write_text(json.dumps(lease | {"url": f"sc://{address}", "token": TOKEN}))
             client = DefaultChannelBuilder(local.get_connection_url())
         assert (client.endpoint, client.token) == (address, TOKEN)
     finally:

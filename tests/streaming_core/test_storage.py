@@ -17,22 +17,22 @@ def test_a_lock_does_not_follow_a_link(tmp_path, shared):
     mine.chmod(0o600)
     link.symlink_to(mine)
     with pytest.raises(OSError, match="symbolic links"):
-        Lock(link, shared=shared).take("somebody")
+        Lock(link, of_all_users=shared).take("somebody")
     assert mine.read_text() == "of value"
     assert stat.S_IMODE(mine.stat().st_mode) == 0o600
 
 
-def test_only_a_new_shared_lock_is_writable_by_every_user(tmp_path):
+def test_only_a_new_lock_of_all_users_is_writable_by_every_user(tmp_path):
     before = os.umask(0o077)
     try:
         for name, shared in (("shared", True), ("own", False)):
-            lock = Lock(tmp_path / name, shared=shared)
+            lock = Lock(tmp_path / name, of_all_users=shared)
             assert lock.take(name)
             lock.leave()
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == (0o666 if shared else 0o600)
         there = tmp_path / "there"
         there.touch(0o640)
-        lock = Lock(there, shared=True)
+        lock = Lock(there, of_all_users=True)
         assert lock.take("me")
         lock.leave()
         assert stat.S_IMODE(there.stat().st_mode) == stat.S_IMODE(0o640 & ~0o077)

@@ -13,10 +13,10 @@ import pytest
 
 from infra.history import archive
 from infra.history.ledger import acknowledge
-from infra.hosts.lock import hold
 from reports.history import History
 from streaming_core.regression.decisions import decisions
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home
 from streaming_core.regression.warehouse import SCHEMA_VERSION
 from tests.infra.cli.conftest import lockstep, refused
 from tests.reports import past_runs
@@ -204,7 +204,7 @@ def test_file_cut_anywhere_restores_nothing(file, empty, capsys):
 
 
 def test_live_home_is_unchanged(home, file, empty, capsys, monkeypatch):
-    with hold(empty, "prune"):
+    with hold(of_home(empty), "prune"):
         assert "is not empty: it holds lock.json; set LOCKSTEP_HOME" in refused(capsys, "restore", str(file))
     monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
     before = content(home.root)

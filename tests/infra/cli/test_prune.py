@@ -82,7 +82,7 @@ def outputs_of(run: Path) -> list[Path]:
 
 
 def files(root: Path) -> set[Path]:
-    return {path for path in root.rglob("*") if path.is_file() and path.name != "lock.json"}
+    return {path for path in root.rglob("*") if path.is_file() and "lock.json" not in path.name}
 
 
 def test_outputs_of_the_last_seven_green_runs_are_kept(home, capsys):

@@ -10,9 +10,9 @@ import pytest
 
 from infra.airflow import airflow_home
 from infra.cli.progress import Progress
-from infra.hosts.lock import signature
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import signature
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import recorded
 from streaming_core.storage import write_json

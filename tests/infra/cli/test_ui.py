@@ -13,8 +13,8 @@ import pytest
 from infra.airflow import airflow_home
 from infra.checkout import ROOT
 from infra.cli import ui
-from infra.hosts.lock import signature
 from streaming_core.process import alive, identity, signal_group
+from streaming_core.regression.lock import signature
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
 from tests.support.waiting import alive as is_there

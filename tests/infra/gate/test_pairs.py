@@ -18,10 +18,11 @@ from infra.hosts import build
 from infra.hosts.build import Build
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import SharedLock, signature
 from streaming_core.regression.warehouse import PAIRS
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
-from streaming_core.storage import Lock, write_json
+from streaming_core.storage import write_json
 from tests.infra.gate import measured_run
 from tests.infra.hosts.small_repository import ANSWERS
 from tests.support.waiting import alive, wait_for
@@ -151,10 +152,10 @@ def test_host_program_prints_the_pairs(tmp_path):
 
 @pytest.mark.slow
 def test_host_program_waits_for_its_host_until_the_timeout(tmp_path):
-    lock = Lock(tmp_path / "host.lock", shared=True)
-    assert lock.take("a cell of a run")
+    lock = SharedLock(tmp_path / "host.lock", "the host")
+    assert lock.take(signature("cell wc", run="7"))
     program = Program(tmp_path, seconds=0.5)
-    assert program.heard() == {"say": "waiting: the host is in use by a cell of a run"}
+    assert program.heard()["say"].startswith("waiting: the host is in use by cell wc of run 7 on ")
     assert program.heard() == {"pairs": None}
     assert program.end() == (0, "")
     lock.leave()

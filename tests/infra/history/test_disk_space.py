@@ -9,8 +9,8 @@ import pytest
 
 from infra.history import disk_space
 from infra.history.ledger import acknowledge
-from infra.hosts.lock import hold
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home
 from streaming_core.regression.status import end, recorded
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
@@ -50,7 +50,7 @@ def rules(tmp_path) -> disk_space.Rules:
 
 
 def content(root: Path) -> set[Path]:
-    return {path for path in root.rglob("*") if path.is_file() and path.name != "lock.json"}
+    return {path for path in root.rglob("*") if path.is_file() and "lock.json" not in path.name}
 
 
 def test_old_data_is_removed_and_its_bytes_are_reported_by_kind(home, rules, tmp_path):
@@ -117,7 +117,7 @@ def test_nothing_is_removed_while_a_run_holds_the_home(home, rules, tmp_path):
         raise InterruptedError
 
     before = content(tmp_path)
-    with hold(home, "run 7"), pytest.raises(InterruptedError):
+    with hold(of_home(home), "run 7", shared=True), pytest.raises(InterruptedError):
         disk_space.free(home, rules, dry_run=False, say=stop)
     assert lines[0].startswith(f"waiting: {home.root} is in use by run 7 on ")
     assert content(tmp_path) == before

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core.storage import Lock
+from streaming_core.regression.lock import of_host, signature
 from tests.support.waiting import alive, wait_for
 
 DRIVER = Path(__file__).resolve().parents[3] / "infra" / "hosts" / "cell.py"
@@ -133,8 +133,8 @@ def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
         assert (driver.returncode, left(folder)["error"]) == (137, "stopped")
         assert not alive(pid)
         assert wait_for(lambda child=child: not alive(child), PATIENCE)
-        lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"])
-        assert lock.take(), "the host is free"
+        lock = of_host()
+        assert lock.take(signature("next")), "the host is free"
         lock.leave()
 
 
@@ -165,8 +165,8 @@ def test_waiting_call_renews_the_lease_of_the_run(attempt, tmp_path):
 
 
 def test_stop_ends_a_run_that_waits_for_the_host_and_no_engine_starts(attempt, tmp_path):
-    lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"], shared=True)
-    assert lock.take("another cell")
+    lock = of_host()
+    assert lock.take(signature("another cell"))
     driver = start(attempt, engine(tmp_path, "open(out + '/ran', 'w')"))
     assert "in use" in driver.stderr.readline()
     assert subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], timeout=PATIENCE).returncode == 0
@@ -176,8 +176,8 @@ def test_stop_ends_a_run_that_waits_for_the_host_and_no_engine_starts(attempt, t
 
 
 def test_second_waiting_call_does_not_rerun_the_engine(attempt, tmp_path):
-    lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"], shared=True)
-    assert lock.take("another cell")
+    lock = of_host()
+    assert lock.take(signature("another cell"))
     drivers = [start(attempt, engine(tmp_path, "open(out + '/runs', 'a').write('x')")) for _ in range(2)]
     for driver in drivers:
         assert "in use" in driver.stderr.readline()
@@ -236,7 +236,8 @@ def test_host_executes_one_run_at_a_time(attempt, tmp_path):
     other = tmp_path / "attempt-2"
     other.mkdir()
     second = start(other, engine(tmp_path, "pass", "quick"))
-    assert second.stderr.readline().strip() == f"waiting: the host is in use by {attempt}"
+    own = f"cell {attempt.parent.name} of run {attempt.parent.parent.name}"
+    assert second.stderr.readline().strip().startswith(f"waiting: the host is in use by {own} on ")
     assert not beside(other, "process.json").exists()
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE)

@@ -17,10 +17,10 @@ import pyspark.sql.connect.proto as connect
 import pytest
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
-from infra.hosts.lock import hold
 from infra.spark.server import EXPIRES_SECONDS, HEARTBEAT_SECONDS, Server, ServerLost
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home, of_host, signature
 from tests.support.waiting import alive, wait_for
 
 PATIENCE = 60
@@ -58,8 +58,8 @@ def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkey
     url = server.start("a", master="local[1]")
     token = server.client_lease("a").token
     assert server.client_lease("a").client_url == f"{url}/;token={token}"
-    scratch = server.home.root / "spark-scratch"
-    for path, mode in ((server.lease_path, 0o600), (scratch / "spark.conf", 0o600), (scratch, 0o700)):
+    (scratch,) = (server.home.root / "spark-scratch").glob("a-*/")
+    for path, mode in ((server.lease_path("a"), 0o600), (scratch / "spark.conf", 0o600), (scratch, 0o700)):
         assert stat.S_IMODE(os.stat(path).st_mode) == mode, path
     assert version_of(url, token) == pyspark.__version__
     for wrong in (None, "", "a guess"):
@@ -77,7 +77,7 @@ def test_server_answers_only_with_its_token_and_ends_when_stopped(server, monkey
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
     assert server.stop("a")
-    assert not server.lease_path.exists()
+    assert not server.lease_path("a").exists()
     assert not [process for process in family if alive(process.pid)]
 
 
@@ -85,44 +85,89 @@ def test_failed_server_start_gives_its_reason(server):
     server.start("a", master="nonsense")
     with pytest.raises(ServerLost, match=r"has ended: .*[Mm]aster"):
         server.client_lease("a")
-    wait_for(lambda: server.holder() is None, PATIENCE)
+    wait_for(lambda: not server.owners(), PATIENCE)
 
 
 def test_second_start_changes_nothing(server):
+    keepers = set()
     for _ in range(2):
         assert server.start("a", master=None) == ""
-        keepers = {server.holder()["pid"]}
+        keepers.add(server.lease("a").pid)
     assert len(keepers) == 1
 
 
-def test_second_run_waits_and_names_the_first(server):
+def test_runs_go_on_side_by_side_each_with_its_lease(server):
     server.start("a", master=None)
+    server.start("b", master=None)
+    assert sorted(server.owners()) == ["a", "b"]
+    assert server.lease("a").pid != server.lease("b").pid
+    server.stop("a")
+    assert server.owners() == ["b"]
+    assert server.lease("b")
+
+
+@pytest.mark.slow
+def test_servers_share_neither_port_nor_scratch_and_a_killed_one_leaves_the_other(server):
+    urls = {owner: server.start(owner, master="local[1]") for owner in ("a", "b")}
+    tokens = {owner: server.client_lease(owner).token for owner in urls}
+    assert len(set(urls.values())) == 2
+    with pytest.raises(grpc.RpcError):
+        version_of(urls["b"], tokens["a"])
+    os.kill(server.lease("a").pid, signal.SIGKILL)
+    wait_for(lambda: server.owners() == ["b"], PATIENCE)
+    assert version_of(urls["b"], tokens["b"]) == pyspark.__version__
+    left = [path.name for path in (server.home.root / "spark-scratch").glob("*/spark.conf")]
+    assert len(left) == 2
+
+
+def test_next_start_removes_what_a_killed_keeper_left(server):
+    server.start("a", master=None)
+    pid = server.lease("a").pid
+    scratch = server.home.root / "spark-scratch" / f"a-{pid}"
+    (scratch / "shuffle").mkdir(parents=True)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not server.owners(), PATIENCE)
+    server.start("b", master=None)
+    assert scratch.exists(), "its server may have lived a moment ago"
+    server.stop("b")
+    os.utime(server.lease_path("a"), (1, 1))
+    server.start("b", master=None)
+    wait_for(lambda: not scratch.exists() and not server.lease_path("a").exists(), PATIENCE)
+    assert server.lease("b")
+
+
+def test_run_waits_for_a_command_that_has_the_home_alone_and_names_it(server):
     lines, started = [], threading.Event()
 
-    def second() -> None:
-        server.start("b", master=None, say=lines.append)
+    def start() -> None:
+        server.start("a", master=None, say=lines.append)
         started.set()
 
-    thread = threading.Thread(target=second)
-    thread.start()
-    wait_for(lambda: lines, PATIENCE)
-    assert lines[0].startswith(f"waiting: {server.home.root} is in use by a on ")
-    assert not started.is_set()
-    server.stop("a")
+    with hold(of_home(server.home), "prune"):
+        thread = threading.Thread(target=start)
+        thread.start()
+        wait_for(lambda: lines, PATIENCE)
+        assert lines[0].startswith(f"waiting: {server.home.root} is in use by prune on ")
+        assert not started.is_set()
+        with pytest.raises(Exception, match=r"is in use by prune on .*, still after 0 s: wait until that ends"):
+            server.start("b", master=None, patience=0.4)
     thread.join(PATIENCE)
-    assert server.holder()["owner"] == "b"
+    assert server.owners() == ["a"]
 
 
-def test_work_outside_a_run_takes_the_same_lock(server):
-    with hold(server.home, "rebuild"):
-        assert server.holder()["owner"] == "rebuild"
-        with pytest.raises(Exception, match="still in use by rebuild"):
-            server.start("a", master=None, patience=0.5)
-    server.start("a", master=None)
+def test_server_starts_when_the_measurement_on_its_host_is_over(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    lines = []
+    with hold(of_host(), "cell wc", run="7"), pytest.raises(RunFailed, match=r"cell wc of run 7 on .*, still after"):
+        server.start("a", master="nonsense", say=lines.append, patience=5)
+    assert lines[0].startswith("waiting: the host is in use by cell wc of run 7 on ")
+    wait_for(lambda: not server.owners(), PATIENCE)
 
 
 def test_killed_waiting_run_never_takes_the_lock(server):
-    server.start("a", master=None)
+    lock = of_home(server.home)
+    lock.path.parent.mkdir(parents=True)
+    assert lock.take(signature("prune"))
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
     start = "from infra.spark.server import Server, home\nServer(home()).start('b')"
     command = [sys.executable, "-c", start]
@@ -133,8 +178,8 @@ def test_killed_waiting_run_never_takes_the_lock(server):
     waiting.communicate()
     assert keepers
     wait_for(lambda: not any(alive(keeper.pid) for keeper in keepers), PATIENCE)
-    server.stop("a")
-    assert server.holder() is None
+    lock.leave()
+    assert not server.owners()
 
 
 def test_server_ends_with_its_owner_process(server):
@@ -143,15 +188,15 @@ def test_server_ends_with_its_owner_process(server):
     assert server.lease("a")
     belongs_to.kill()
     belongs_to.communicate()
-    wait_for(lambda: server.holder() is None, PATIENCE)
+    wait_for(lambda: not server.owners(), PATIENCE)
     with pytest.raises(ServerLost, match="has ended"):
         server.client_lease("a")
 
 
 def test_killed_keeper_frees_the_lock(server):
     server.start("a", master=None)
-    os.kill(server.holder()["pid"], signal.SIGKILL)
-    wait_for(lambda: server.holder() is None, PATIENCE)
+    os.kill(server.lease("a").pid, signal.SIGKILL)
+    wait_for(lambda: not server.owners(), PATIENCE)
     assert server.lease("a") is None
     server.start("b", master=None)
     assert server.lease("b")
@@ -159,10 +204,10 @@ def test_killed_keeper_frees_the_lock(server):
 
 def written(server: Server, **changes) -> None:
     """Change the lease in place, which keeps its time."""
-    content = json.loads(server.lease_path.read_text()) | changes
-    at = server.lease_path.stat().st_mtime
-    server.lease_path.write_text(json.dumps(content))
-    os.utime(server.lease_path, (at, at))
+    content = json.loads(server.lease_path("a").read_text()) | changes
+    at = server.lease_path("a").stat().st_mtime
+    server.lease_path("a").write_text(json.dumps(content))
+    os.utime(server.lease_path("a"), (at, at))
 
 
 def test_remote_reader_trusts_only_the_lease_time(server):
@@ -172,9 +217,9 @@ def test_remote_reader_trusts_only_the_lease_time(server):
     assert server.lease("a") is None, "here, no such process runs"
     written(server, machine="another boot pid:[1]")
     assert server.lease("a").host == lease.host
-    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS + 60,) * 2)
+    os.utime(server.lease_path("a"), (time.time() - EXPIRES_SECONDS + 60,) * 2)
     assert server.lease("a"), "clocks may differ by a minute"
-    os.utime(server.lease_path, (time.time() - EXPIRES_SECONDS - 1,) * 2)
+    os.utime(server.lease_path("a"), (time.time() - EXPIRES_SECONDS - 1,) * 2)
     assert server.lease("a") is None
     with pytest.raises(ServerLost, match="has ended"):
         server.client_lease("a")
@@ -182,17 +227,17 @@ def test_remote_reader_trusts_only_the_lease_time(server):
 
 def test_keeper_renews_its_lease(server):
     server.start("a", master=None)
-    os.utime(server.lease_path, (1, 1))
+    os.utime(server.lease_path("a"), (1, 1))
     assert server.lease("a") is None
     wait_for(lambda: server.lease("a"), HEARTBEAT_SECONDS + PATIENCE)
 
 
 def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
     server.start("a", master=None)
-    pid = server.holder()["pid"]
+    pid = server.lease("a").pid
     written(server, machine="another boot pid:[1]")
     assert server.stop("a")
-    assert server.holder() is None
+    assert not server.owners()
     wait_for(lambda: not alive(pid), PATIENCE)
 
 
