@@ -13,10 +13,10 @@ from infra.airflow.regression import TaskChange
 from reports.estimate import duration
 from reports.history import History
 from reports.views.overview import Unfinished
-from streaming_core.regression.fleet import claims, is_on_spark
+from streaming_core.regression.fleet import LOCAL, claims, is_on_spark
 from streaming_core.regression.home import RUN_ID
-from streaming_core.regression.lock import holder, of_home
-from streaming_core.regression.stages import Stage
+from streaming_core.regression.lock import of_home, of_host, of_warehouse
+from streaming_core.regression.stages import AFTER_PAGES, WITH_CELLS, Stage
 from streaming_core.storage import left_json
 
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
@@ -67,18 +67,33 @@ class Progress:
         self._print(sentence)
 
     def look(self) -> None:
-        """Show how many cells are over, and what this run waits for, if it waits: in Airflow, or for LOCKSTEP_HOME."""
+        """Show how many cells are over, and what this run waits for, if it waits: in Airflow, or for a lock."""
         if time.monotonic() < self._looked + LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        starts = (self.tasks.get((Stage.SPARK_SERVER, -1)) or {}).get("state") == "running"
-        owner = holder(of_home(checkout.home())).get("owner", "") if starts else ""
-        self.wait_for(self._ahead or (owner if owner != self._run_id else ""))
+        self.wait_for(self._ahead or self._owner_ahead())
         if not self.is_live and time.monotonic() > self._line_at + LINE_SECONDS:
             news = "; ".join(filter(None, (self._cells_over(stage)[0] for stage in self._cells)))
             if news not in ("", self._news):
                 self._print(news)
                 self._line_at, self._news = time.monotonic(), news
+
+    def _owner_ahead(self) -> str:
+        """The run, or the command, that a task of this run waits for on this machine; empty if none waits."""
+        running = {Stage(task) for (task, _), line in self.tasks.items() if line["state"] == "running"}
+        mine = claims(checkout.home(), self._run_id).values() if Stage.RUN_CORE in running else ()
+        measures = any(claim.host == LOCAL and not claim.is_over for claim in mine)
+        locks = [of_home(checkout.home())] if Stage.SPARK_SERVER in running else []
+        if measures or running - {Stage.PLAN_MATRIX, *WITH_CELLS, *AFTER_PAGES}:
+            locks.append(of_host())
+        if Stage.DBT_BUILD in running or Stage.PUBLISH_REPORTS in running:
+            locks.append(of_warehouse(checkout.home()))
+        for lock in locks:
+            if self._run_id not in map(_user, lock.holders()):
+                users = filter(None, map(_user, lock.ahead(shared=not measures)))
+                if (other := next(users, self._run_id)) != self._run_id:
+                    return other
+        return ""
 
     def wait_for(self, other: str) -> None:
         """Show that this run waits for another run, with its progress, or for a command; "" ends that."""
@@ -165,3 +180,8 @@ class Progress:
             took = f": about {duration((time.time() - began) / len(over) * left)}" if over and began else ""
             parts.append(f"{left} left{took}")
         return ", ".join(parts), {cell: claim.host for cell, claim in known.items() if not claim.is_over}
+
+
+def _user(one: dict[str, str]) -> str:
+    """The run of a lock's signature, or its owner if it belongs to no run."""
+    return one.get("run", one.get("owner", ""))

@@ -129,9 +129,10 @@ def python_workers(pid: int) -> list[psutil.Process]:
 
 
 def test_killed_server_is_restarted_and_the_run_is_green(world, begin):
-    lease = Path(world["LOCKSTEP_HOME"]) / "spark-server.json"
+    scratch = Path(world["LOCKSTEP_HOME"]) / "spark-scratch"
     run = begin({"conn_type": "spark", "host": "local[2]"}, *LONG, "--seed", "8")
-    wait_for(lambda: lease.exists() or run.poll() is not None, PATIENCE)
+    wait_for(lambda: [*scratch.glob("*.json")] or run.poll() is not None, PATIENCE)
+    (lease,) = scratch.glob("*.json")
     keeper = json.loads(lease.read_text())["pid"]
     wait_for(lambda: run.poll() is not None or python_workers(keeper), PATIENCE)
     assert run.poll() is None, run.communicate()

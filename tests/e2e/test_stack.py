@@ -173,8 +173,8 @@ def test_no_secret_is_in_a_command_line_environment_or_log(stack):
 
 def test_no_process_outlives_the_stack(stack):
     stack.trigger(SMALL)
-    wait_for((stack.files / "lockstep" / "spark-server.json").exists, PATIENCE)
-    server = stack.secrets("lockstep/spark-server.json")["pid"]
+    (lease,) = wait_for(lambda: [*(stack.files / "lockstep" / "spark-scratch").glob("*.json")], PATIENCE)
+    server = json.loads(lease.read_text())["pid"]
     family = [server, *(process.pid for process in stack.family())]
     subprocess.run([stack.root / "infra" / "stack" / "stop"], check=True, timeout=PATIENCE)
     wait_for(lambda: not any(map(alive, family)), 60)
