@@ -27,7 +27,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import record
-from streaming_core.storage import atomic_directory, write_json
+from streaming_core.storage import appearing, held, write_json
 
 
 def make_part(piece: dict) -> dict:
@@ -92,17 +92,25 @@ def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[s
             continue
         target = home.workload(entry["app"], entry["address"])
         try:
-            if not (target / "manifest.json").is_file():
-                with atomic_directory(target) as folder:
-                    if name := entry.get("data"):
-                        take(home.imported(name), folder, entry)
-                    else:
-                        make(spark, folder, entry)
+            if not (target / "manifest.json").is_file() and _fill(spark, home, target, entry):
                 new.add(entry["address"])
             workload.read(target, entry["app"], entry["params"])  # raises BadInput if it is damaged
         except (BadInput, RunFailed) as error:
             complaints[entry["address"]] = str(error)
     return new, complaints
+
+
+def _fill(spark: SparkSession, home: Home, target: Path, entry: dict) -> bool:
+    """Make a missing workload; False if another run has made it meanwhile. Raises the errors of `make` and `take`."""
+    with held(target):
+        if (target / "manifest.json").is_file():
+            return False
+        with appearing(target) as folder:
+            if name := entry.get("data"):
+                take(home.imported(name), folder, entry)
+            else:
+                make(spark, folder, entry)
+        return True
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:

@@ -184,8 +184,12 @@ def appearing(target: Path) -> Iterator[Path]:
     signal.
     """
     target = absolute(target)
-    temporary = _beside(target, "new")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a predecessor that was killed
+    name = re.compile(rf"\.{re.escape(target.name)}(\.\d+)?\.new")
+    for entry in target.parent.iterdir():
+        if name.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)  # of a predecessor that was killed
+    # A task on a Spark server may outlive that predecessor for a moment, and write into its folder.
+    temporary = _beside(target, f"{os.getpid()}.new")
     temporary.mkdir()
     try:
         yield temporary

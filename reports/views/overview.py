@@ -53,7 +53,7 @@ def last_night(history: History) -> Line | None:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A run in progress, or one that waits until another run releases LOCKSTEP_HOME.
+    """A run in progress, or one that waits for LOCKSTEP_HOME or for its host.
 
     Attributes:
         run_id: its id.
@@ -74,7 +74,7 @@ class Unfinished:
         """How far a run is."""
         plan, server = history.plan(run_id), records(history.home, run_id).get(Stage.SPARK_SERVER, {})
         progress = status_of(history.home, run_id).progress(len(plan["cells"])) if plan else "it has no plan yet"
-        # The Spark server of a run starts once the run has the lock on LOCKSTEP_HOME.
+        # The Spark server of a run starts once the run has its share in LOCKSTEP_HOME and in its host.
         waits = server.get("ended") is None
         return cls(run_id, waits, matrix_text(plan), progress, history.estimate(run_id))
 

@@ -16,6 +16,7 @@ from infra.spark.server import Server, ServerLost
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SPARK, losses
 from streaming_core.regression.home import Home
+from streaming_core.regression.lock import hold, of_home, of_host
 from streaming_core.regression.status import records
 from streaming_core.storage import write_json
 
@@ -80,7 +81,8 @@ def test_silent_master_is_named_with_its_connection(hook, lockstep_home):
         hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
 
 
-def test_early_start_waits_for_no_other_run_and_leaves_errors_to_the_task(lockstep_home):
+def test_early_start_waits_for_no_lock_and_leaves_errors_to_the_task(lockstep_home, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     server = Server(lockstep_home)
     local, remote = {"conn_type": "spark", "host": "local[2]"}, {"conn_type": "spark_connect", "host": "spark.example"}
 
@@ -88,9 +90,10 @@ def test_early_start_waits_for_no_other_run_and_leaves_errors_to_the_task(lockst
         SparkServer.start_early(RUN, Connection(conn_id="remote", **fields))
         return server.lease(RUN)
 
-    server.start("another", master=None)
-    assert lease(**local) is None
-    server.stop("another")
+    with hold(of_home(lockstep_home), "prune"):
+        assert lease(**local) is None
+    with hold(of_host(), "cell"):
+        assert lease(**local) is None
     assert lease(**remote) is None
     assert lease(**local, extra=json.dumps({"spark.driver.host": "-h"})) is None
     try:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -42,6 +43,14 @@ def failure(work: Callable[[SparkSession, Home, str], str], home: Home, spark: S
         work(spark, home, RUN_ID)
     assert "\n" not in str(failed.value)
     return str(failed.value)
+
+
+def test_two_runs_at_once_generate_a_workload_once(home, spark):
+    entries = read_plan(home, RUN_ID)["workloads"]
+    with ThreadPoolExecutor(2) as runs:
+        first, second = runs.map(lambda _: prepare_workloads.prepare(spark, home, entries), range(2))
+    assert (first[1], second[1]) == ({}, {})
+    assert sorted([*first[0], *second[0]]) == sorted(entry["address"] for entry in entries)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from streaming_core.storage import Lock
+from streaming_core.storage import Lock, atomic_directory
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -49,3 +49,15 @@ def test_a_refusal_names_the_holder_of_the_lock(tmp_path):
     assert other.take("another")
     assert held.holder() == "another"
     other.leave()
+
+
+def test_folder_of_a_killed_writer_goes_and_no_later_writer_uses_it(tmp_path):
+    """A task that outlives its writer may still write there."""
+    target, other = tmp_path / "one", tmp_path / ".one.more.5.new"
+    for left in (tmp_path / ".one.new", tmp_path / ".one.4194305.new", other):
+        left.mkdir()
+    with atomic_directory(target) as folder:
+        assert folder.name == f".one.{os.getpid()}.new"
+        assert sorted(tmp_path.glob(".*.new")) == sorted([folder, other])
+    assert target.is_dir()
+    assert [*tmp_path.glob(".*.new")] == [other]

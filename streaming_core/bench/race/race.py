@@ -9,12 +9,15 @@ A result that differs from the loop's is `different`, and fails the benchmark.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from streaming_core.bench.race.confinement import confined
 from streaming_core.bench.race.requests import Requests
 from streaming_core.bench.race.rounds import OpenLoop, Rounds, Row, joined
 from streaming_core.bench.race.subject import Subject
+from streaming_core.regression.lock import hold, of_host
 from streaming_core.run.way import RunSpec
 
 PEAK_ONLY = OpenLoop()
@@ -35,7 +38,7 @@ class Race(Subject):
     ) -> list[Row]:
         """Run rounds and return rows for the loop, for hand-written loops that take part, and for ways.
 
-        The process has as many cores as the way with the most threads has threads.
+        The process has as many cores as the way with the most threads has threads, and the host to itself.
 
         Args:
             ways: The ways to run.
@@ -51,7 +54,8 @@ class Race(Subject):
         specs = [self.plan(way) for way in ways]
         if pinned:
             specs = [spec.model_copy(update={"pin": True}) for spec in specs]
-        with confined(max((spec.threads for spec in specs), default=1)):
+        host = hold(of_host(), "a benchmark", say=partial(print, file=sys.stderr))
+        with host, confined(max((spec.threads for spec in specs), default=1)):
             is_repeated = bool(self.events) and not requests and open_loop.pace is None
             rounds = Rounds(self, specs, seconds if is_repeated else 0.0, requests, tick)
             rounds.at_peak(1 if open_loop.pace else repetitions)
