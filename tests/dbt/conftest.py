@@ -25,7 +25,7 @@ from streaming_core.regression.home import Home
 months.PROJECT = marts.PROJECT = Path(sys.argv[3])
 home = Home()
 with marts.spark(home, "test"):
-    print(marts.build(home, sys.argv[2]))
+    print(marts._build(home, sys.argv[2]))
     done = marts.dbt(home, "test", "--select", "test_type:unit")
 ran = [result for result in done.result if result.node.resource_type == "unit_test"]
 results = {result.node.name: [str(result.status), result.message] for result in ran}

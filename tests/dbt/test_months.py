@@ -14,6 +14,7 @@ from tests.dbt.raw_runs import specs, write_runs
 
 JANUARY = ("20250110T020000Z-00000001", "20250111T020000Z-00000002")
 FEBRUARY = "20250210T020000Z-00000003"
+BESIDE = "20250211T020000Z-00000004"
 MARTS = ("cells", "verdicts", "throughput", "latency")
 
 # Runs steps of a test in one process, because a Spark server takes as long as a build.
@@ -64,6 +65,17 @@ def loaded_again(home: Home) -> None:
     write_runs(home, (FEBRUARY,))
 
 
+def beside(home: Home) -> None:
+    """Another run goes on: it has checked its outputs and measured, and its cells are not loaded."""
+    write_runs(home, (BESIDE,))
+    shutil.rmtree(home.raw("cells") / f"run_id={BESIDE}")
+
+
+def beside_gone(home: Home) -> None:
+    for table in months.RESULTS:
+        shutil.rmtree(home.raw(table) / f"run_id={BESIDE}", ignore_errors=True)
+
+
 def new_server(home: Home) -> None:
     """Spark knows no table any more, and the files are there."""
     from pyspark.sql import SparkSession
@@ -88,7 +100,18 @@ def month_gone(home: Home) -> None:
         shutil.rmtree(home.raw(table) / f"run_id={FEBRUARY}")
 
 
-SCRIPT = ("first", "february", "nothing", "loaded_again", "new_server", "gone", "broken", "month_gone")
+SCRIPT = (
+    "first",
+    "february",
+    "nothing",
+    "loaded_again",
+    "beside",
+    "beside_gone",
+    "new_server",
+    "gone",
+    "broken",
+    "month_gone",
+)
 
 
 def of_month(files: list[str], month: str) -> list[str]:
@@ -117,6 +140,7 @@ def test_build_replaces_changed_months_only(tmp_path):
     assert (seen["nothing"], seen["loaded_again"]["rows"]) == (seen["february"], seen["february"]["rows"])
     assert files("loaded_again", "2025-01") == files("first", "2025-01")
     assert files("loaded_again", "2025-02") != files("february", "2025-02")
+    assert seen["beside"]["rows"] == seen["february"]["rows"], "a run counts once its cells are loaded"
     assert seen["new_server"]["rows"] == seen["february"]["rows"], "history was lost"
     assert files("new_server", "2025-01") == files("first", "2025-01")
     assert runs("gone") == {JANUARY[0], FEBRUARY}

@@ -1,3 +1,3 @@
 select * except (schema_version)
 from {{ source('raw', 'samples') }}
-left anti join {{ ref('quarantine') }} using (run_id)
+left semi join {{ ref('stg_cells') }} using (run_id)

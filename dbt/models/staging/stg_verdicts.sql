@@ -11,4 +11,4 @@ select
     if(verdict = 'equal' and coalesce(expected_rows, 0) = 0 and coalesce(actual_rows, 0) = 0, 'no row was compared', null)
   ) as finding
 from {{ source('raw', 'verdicts') }}
-left anti join {{ ref('quarantine') }} using (run_id)
+left semi join {{ ref('stg_cells') }} using (run_id)
