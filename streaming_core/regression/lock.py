@@ -101,6 +101,11 @@ class SharedLock:
         places = itertools.takewhile(lambda place: place.path.exists(), self._places())
         return [_read(text) for place in places if (text := place.holder()) is not None]
 
+    @property
+    def users(self) -> str:
+        """The processes that have the lock, as text; empty if it is free."""
+        return _names(self.holders())
+
     def ahead(self, shared: bool = False) -> list[dict[str, Any]]:
         """The signatures of the processes that this one would wait for now; see `take`."""
         alone, first = self._lock.holder(), None if self._next.is_taken else self._next.holder()
@@ -109,8 +114,8 @@ class SharedLock:
 
     def waiting(self, shared: bool = False) -> str:
         """The line of a process that waits: `waiting: the host is in use by ...`; empty if it need not wait."""
-        users = [_name(one) for one in self.ahead(shared)]
-        return f"waiting: {self.what} is in use by {', '.join(users)}" if users else ""
+        users = _names(self.ahead(shared))
+        return f"waiting: {self.what} is in use by {users}" if users else ""
 
 
 def of_home(home: Home) -> SharedLock:
@@ -145,6 +150,10 @@ def _read(text: str) -> dict[str, Any]:
         return json.loads(text or "{}")
     except ValueError:  # its holder is just signing
         return {}
+
+
+def _names(signatures: list[dict[str, Any]]) -> str:
+    return ", ".join(map(_name, signatures))
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -7,12 +7,13 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from infra.airflow import airflow_home
 from infra.cli.progress import Progress
 from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
-from streaming_core.regression.lock import signature
+from streaming_core.regression.lock import hold, of_home, of_host, of_warehouse, signature
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import recorded
 from streaming_core.storage import write_json
@@ -55,8 +56,6 @@ def test_run_names_the_run_that_it_waits_for_and_its_progress(home):
 
 
 def test_run_shows_cells_that_are_over_and_left_and_the_time_of_these(home, capsys):
-    from rich.console import Console
-
     progress = Progress(Console(width=200), "", is_live=False)
     past_runs.add(home, OWN)
     progress.plan(OWN)
@@ -72,3 +71,32 @@ def test_run_shows_cells_that_are_over_and_left_and_the_time_of_these(home, caps
         progress.look()
         assert line in capsys.readouterr().out
     assert f"  {queue.take()['cell']} on local" in progress._cell_text(Stage.RUN_CORE).plain
+
+
+@pytest.mark.parametrize(
+    ("stage", "lock", "own", "shown"),
+    [
+        (Stage.SPARK_SERVER, "home", True, "waiting until prune ends"),
+        (Stage.RUN_ORACLE, "host", True, f"waiting for run {OTHER}: 1 of 14 cells have run"),
+        (Stage.DBT_BUILD, "warehouse", True, f"waiting for run {OTHER}: 1 of 14 cells have run"),
+        (Stage.RUN_CORE, "host", False, ""),
+    ],
+)
+def test_run_shows_the_other_one_that_has_its_lock(home, capsys, monkeypatch, tmp_path, stage, lock, own, shown):
+    """Cells on another host do not wait for this one."""
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    progress = Progress(Console(width=200), "", is_live=False)
+    past_runs.add(home, OWN)
+    progress.plan(OWN)
+    progress.take({"task": stage, "map_index": -1, "label": "", "state": "running", "start": time.time(), "end": None})
+    Queue(home, OWN, "elsewhere").take()
+    capsys.readouterr()
+    locks = {"home": of_home(home), "host": of_host(), "warehouse": of_warehouse(home)}
+    user = {"home": ("prune", "")}.get(lock, ("a part", OTHER))
+    with hold(locks[lock], user[0], run=user[1]):
+        progress.look()
+    assert shown in capsys.readouterr().out
+    assert bool(progress._waits) == own
+    progress._looked = 0.0
+    progress.look()
+    assert progress._waits == ""
