@@ -48,6 +48,7 @@ FLOORS = (
     "infra.airflow",
     "infra.gate",
     "infra.search",
+    "infra.review",
     "infra.cli",
     "infra.reference",
     "dags",

@@ -15,12 +15,13 @@ from infra import checkout
 from infra.airflow import airflow_home
 from infra.cli.run_options import OPTIONS, conf
 from streaming_core.cli.options import Json, takes
-from streaming_core.errors import RunFailed
+from streaming_core.errors import ExitCode, RunFailed
 from streaming_core.process import Noted
 from streaming_core.regression.lock import signature
 from streaming_core.storage import write_json
 
 if TYPE_CHECKING:
+    from infra.airflow.regression import AirflowRun
     from infra.cli.progress import Progress
 
 
@@ -60,30 +61,39 @@ def run(
 
         draft(checkout.home(), request, as_json)
         return 0
-    return _run(request, as_json)
-
-
-def _run(request: dict[str, Any], as_json: bool) -> int:
-    """Run the DAG with this conf and print the table of the run; returns the exit code."""
-    from infra.airflow.regression import AirflowRun, follow, wait_for_turn
-    from infra.cli.progress import Progress
+    console = Console(stderr=as_json)
+    ended = execute(request, console, is_live=not as_json and console.is_terminal)
+    if ended is None:
+        return ExitCode.FAILED
     from infra.cli.summary import print_run
 
+    is_green = print_run(checkout.home(), ended.run_id, console, as_json)
+    return ExitCode.SUCCESS if is_green and ended.succeeded else ExitCode.FAILED
+
+
+def execute(request: dict[str, Any], console: Console, is_live: bool = False) -> AirflowRun | None:
+    """Run the DAG with this conf, and show its progress; None if a signal ended it.
+
+    Raises:
+        RunFailed: The run ended before it was planned.
+    """
+    from infra.airflow.regression import AirflowRun, follow, wait_for_turn
+    from infra.cli.progress import Progress
+
     signals = Noted(signal.SIGINT, signal.SIGTERM)
-    console = Console(stderr=as_json)
     log = airflow_home.location() / "logs" / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
 
     def say(line: str) -> None:
         console.print(line, highlight=False)
 
     occupancy = airflow_home.occupancy()
-    progress = Progress(console, f"log: {log}", is_live=not as_json and console.is_terminal)
+    progress = Progress(console, f"log: {log}", is_live=is_live)
     with _shown(progress):
         ui = wait_for_turn(occupancy, progress.wait_for, signals)
     if signals.number:
         say("stopped before the run began")
         occupancy.leave()
-        return 1
+        return None
 
     def plan(run_id: str) -> None:
         if not ui:
@@ -106,7 +116,7 @@ def _run(request: dict[str, Any], as_json: bool) -> int:
             else:
                 airflow_home.end_stale_runs(checkout.user())
                 say("stopped the run and all its processes")
-            return 1
+            return None
     finally:
         occupancy.leave()
     home, run_id = checkout.home(), airflow_run.run_id
@@ -121,7 +131,7 @@ def _run(request: dict[str, Any], as_json: bool) -> int:
             "stages": progress.stages(),
         },
     )
-    return 0 if print_run(home, run_id, console, as_json) and airflow_run.succeeded else 1
+    return airflow_run
 
 
 def _shown(progress: Progress) -> AbstractContextManager:
