@@ -16,10 +16,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import random
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from infra import checkout
@@ -31,7 +33,7 @@ from streaming_core.regression.home import Home
 NAME = "branch"
 REMOTE = "origin"
 HISTORY, PAGES = f"lockstep-history/{VERSIONS['raw_schema']}", "gh-pages"
-ATTEMPTS = 5  # at a push, each on top of what another job pushed meanwhile
+ATTEMPTS = 8  # at a push, each on top of what another job pushed meanwhile
 _IDENTITY = ("-c", "user.name=lockstep", "-c", "user.email=lockstep@localhost", "-c", "core.hooksPath=/dev/null")
 
 
@@ -78,39 +80,34 @@ class Branch:
         prefix = f"{under}/" if under else ""
         names = "".join(f"{folder / path}\n" for path in paths).encode()
         hashes = self._git("hash-object", "-w", "--no-filters", "--stdin-paths", given=names).split()
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            time.sleep(attempt * random.random())  # jobs that push at once take turns
             tip = self.fetch()
-            with tempfile.TemporaryDirectory() as scratch:
-                index = {"GIT_INDEX_FILE": f"{scratch}/index"}
-                self._git("read-tree", *([tip] if tip else ["--empty"]), variables=index)
-                old = self._git("ls-files", "-z", "--", prefix, variables=index).split("\0") if under else []
-                entries = [f"0 {'0' * 40}\t{path}" for path in old if path]
-                entries += [f"100644 {blob}\t{prefix}{path}" for blob, path in zip(hashes, paths, strict=True)]
-                lines = "".join(f"{entry}\0" for entry in entries).encode()
-                self._git("update-index", "-z", "--index-info", variables=index, given=lines)
-                tree = self._git("write-tree", variables=index)
+            tree = self._tree(tip, prefix, zip(hashes, paths, strict=True))
             if tip and tree == self._git("rev-parse", f"{tip}^{{tree}}"):
                 return False
             commit = self._git(*_IDENTITY, "commit-tree", tree, *(["-p", tip] if tip else []), "-m", message)
-            if self._push(commit):
+            try:
+                self._git("push", "--quiet", REMOTE, f"{commit}:refs/heads/{self.name}")
                 return True
-        raise CommandFailed(f"branch {self.name}: other jobs pushed {ATTEMPTS} times meanwhile; start the job again")
+            except CommandFailed as error:  # perhaps another job pushed meanwhile
+                fault = error
+        raise fault
 
-    def _push(self, commit: str) -> bool:
-        """Push a commit; False if another one came first."""
-        try:
-            self._git("push", "--quiet", REMOTE, f"{commit}:refs/heads/{self.name}")
-        except CommandFailed:
-            if self._git("ls-remote", REMOTE, f"refs/heads/{self.name}").partition("\t")[0] in (
-                "",
-                self._parent(commit),
-            ):
-                raise
-            return False
-        return True
+    def _tree(self, tip: str | None, prefix: str, files: Iterable[tuple[str, str]]) -> str:
+        """The hash of a tree: that of a commit, with files by hash and path below a prefix.
 
-    def _parent(self, commit: str) -> str:
-        return self._git("show", "--no-patch", "--format=%P", commit)
+        With a prefix, the files replace all that the commit has there.
+        """
+        with tempfile.TemporaryDirectory() as scratch:
+            index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            self._git("read-tree", *([tip] if tip else ["--empty"]), variables=index)
+            old = self._git("ls-files", "-z", "--", prefix, variables=index).split("\0") if prefix else []
+            entries = [f"0 {'0' * 40}\t{path}" for path in old if path]
+            entries += [f"100644 {blob}\t{prefix}{path}" for blob, path in files]
+            lines = "".join(f"{entry}\0" for entry in entries).encode()
+            self._git("update-index", "-z", "--index-info", variables=index, given=lines)
+            return self._git("write-tree", variables=index)
 
     def _git(self, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         return self._run(*words, given=given, variables=variables).decode().strip()
