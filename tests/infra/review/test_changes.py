@@ -74,7 +74,7 @@ def test_edit_of_the_engine_concerns_every_application(repository):
 def test_new_application_is_concerned_and_commits_of_the_other_branch_are_not(repository):
     subprocess.run(["git", "branch", "other"], cwd=repository, check=True)
     wc = (repository / "streaming_core/apps/wc.py").read_text()
-    (repository / "streaming_core/apps/mine.py").write_text(wc.replace('App("wc"', 'App("mine"'))
+    (repository / "streaming_core/apps/mine.py").write_text(wc.replace('"wc",', '"mine",', 1))
     commit(repository)
     subprocess.run(["git", "checkout", "--quiet", "other"], cwd=repository, check=True)
     edit(repository, "apps/sl.py", "def ", "def  ")

@@ -17,17 +17,21 @@ class Cells(HTMLParser):
 
     def __init__(self, markdown: str):
         super().__init__()
-        self.cells, self.tags = [], set()
+        self.cells, self.tags, self._is_inside = [], set(), False
         self.feed(MarkdownIt("commonmark").enable("table").render(markdown))
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         if tag == "td":
             self.cells.append("")
+            self._is_inside = True
+
+    def handle_endtag(self, tag):
+        self._is_inside &= tag != "td"
 
     def handle_data(self, data):
-        if self.cells:
-            self.cells[-1] += data.strip("\n")
+        if self._is_inside:
+            self.cells[-1] += data
 
 
 def test_comment_has_the_outcome_the_differences_and_the_speeds(review):

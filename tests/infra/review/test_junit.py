@@ -14,7 +14,7 @@ def test_each_cell_fault_and_speed_is_a_test(review):
     suites = ElementTree.fromstring(junit(review))
     assert {suite.get("name") for suite in suites} == {"mine", "gs", "sl", "wc"}
     cases = {(case.get("classname"), case.get("name")): case for case in suites.iter("testcase")}
-    assert cases["mine", "mine"].find("error").get("message") == FAULT
+    assert cases["mine", "load"].find("error").get("message") == FAULT
     run = review.run
     for cell in [*run.cells, *run.finds]:
         case = cases.pop((cell.spec.app, cell.name))
