@@ -175,6 +175,11 @@ def measure(
     why = {suspect.cell["cell"]: suspect.why for suspect in suspects}
     shared = measurement.identity(baseline)
     reasons = {name: _obstacle(facts[name], ran[name], shared["build"]) for name in why}
+    for suspect in suspects:
+        if _source(baseline.tree, suspect.cell) is None:
+            reasons[suspect.cell["cell"]] = (
+                f"build {short(baseline.name)} has no application {suspect.cell['spec']['app']}"
+            )
     rows = [
         measurement.unmeasured(shared | {"host": ran[name].machine}, name, reason)
         for name, reason in reasons.items()
@@ -219,10 +224,8 @@ def _is_changed(row: dict, before: dict | None) -> bool:
 
 def _source(tree: Path, cell: dict) -> bytes | None:
     """The source of a cell's application; None if there is none."""
-    try:
-        return (tree / build.PACKAGE / "apps" / f"{cell['spec']['app']}.py").read_bytes()
-    except FileNotFoundError:
-        return None
+    files = (tree / build.PACKAGE / "apps").rglob(f"{cell['spec']['app']}.py")  # a suite is a folder
+    return next((file.read_bytes() for file in files), None)
 
 
 def _is_moved(row: dict | None) -> bool:

@@ -3,7 +3,7 @@
 | branch | contents |
 |---|---|
 | `lockstep-history/N` | a backup (archive.py) without attempts at cells; N is the version of the raw tables |
-| `gh-pages` | the pages, in a folder for each publication; its other folders stay |
+| `gh-pages` | pages, in a folder for each publication, with those of its newest runs; other folders stay |
 
 The history only grows: a run has files of its own, so what two jobs save at once needs no merge. A push that another
 one overtook is made again on top of it.
@@ -21,19 +21,21 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from infra import checkout
 from infra.history.archive import VERSIONS, history, is_history
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.process import ending
-from streaming_core.regression.home import Home
+from streaming_core.regression.home import RUN_ID, Home
 
 NAME = "branch"
 REMOTE = "origin"
 HISTORY, PAGES = f"lockstep-history/{VERSIONS['raw_schema']}", "gh-pages"
+MOST_RUNS = 30  # whose pages a folder keeps
 ATTEMPTS = 8  # at a push, each on top of what another job pushed meanwhile
+Stale = Callable[[Sequence[str]], list[str]]
 _IDENTITY = ("-c", "user.name=lockstep", "-c", "user.email=lockstep@localhost", "-c", "core.hooksPath=/dev/null")
 
 
@@ -62,14 +64,17 @@ class Branch:
             return None
         return tarfile.open(fileobj=io.BytesIO(self._run("archive", "--format=tar", tip)))
 
-    def add(self, folder: Path, paths: Sequence[str], message: str, under: str = "") -> bool:
+    def add(
+        self, folder: Path, paths: Sequence[str], message: str, under: str = "", stale: Stale | None = None
+    ) -> bool:
         """Commit files to the branch, and push it.
 
         Args:
             folder: The folder of the files.
             paths: Their paths below it.
             message: The subject of the commit.
-            under: The folder of the branch that they replace; empty: they are added to all that it holds.
+            under: The folder of the branch that gets them; empty: its root.
+            stale: Chooses the files of that folder that go. None: all stay.
 
         Returns:
             Whether they changed the branch.
@@ -83,7 +88,7 @@ class Branch:
         for attempt in range(ATTEMPTS):
             time.sleep(attempt * random.random())  # jobs that push at once take turns
             tip = self.fetch()
-            tree = self._tree(tip, prefix, zip(hashes, paths, strict=True))
+            tree = self._tree(tip, prefix, dict(zip(paths, hashes, strict=True)), stale)
             if tip and tree == self._git("rev-parse", f"{tip}^{{tree}}"):
                 return False
             commit = self._git(*_IDENTITY, "commit-tree", tree, *(["-p", tip] if tip else []), "-m", message)
@@ -94,17 +99,15 @@ class Branch:
                 fault = error
         raise fault
 
-    def _tree(self, tip: str | None, prefix: str, files: Iterable[tuple[str, str]]) -> str:
-        """The hash of a tree: that of a commit, with files by hash and path below a prefix.
-
-        With a prefix, the files replace all that the commit has there.
-        """
+    def _tree(self, tip: str | None, prefix: str, files: Mapping[str, str], stale: Stale | None) -> str:
+        """The hash of a tree: that of a commit, with the hashes of files by path below a prefix, without stale ones."""
         with tempfile.TemporaryDirectory() as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             self._git("read-tree", *([tip] if tip else ["--empty"]), variables=index)
-            old = self._git("ls-files", "-z", "--", prefix, variables=index).split("\0") if prefix else []
-            entries = [f"0 {'0' * 40}\t{path}" for path in old if path]
-            entries += [f"100644 {blob}\t{prefix}{path}" for blob, path in files]
+            listed = self._git("ls-files", "-z", variables=index).split("\0") if stale else []
+            old = [path.removeprefix(prefix) for path in listed if path and path.startswith(prefix)]
+            entries = [f"0 {'0' * 40}\t{prefix}{path}" for path in (stale(old) if stale else ())]
+            entries += [f"100644 {blob}\t{prefix}{path}" for path, blob in files.items()]
             lines = "".join(f"{entry}\0" for entry in entries).encode()
             self._git("update-index", "-z", "--index-info", variables=index, given=lines)
             return self._git("write-tree", variables=index)
@@ -169,7 +172,12 @@ def site(home: Home, folder: str, repository: Path = checkout.ROOT) -> str:
     paths = sorted(path.as_posix() for path in files if not path.name.startswith("."))
     if not paths:
         return "LOCKSTEP_HOME has no pages: nothing is published"
-    Branch(repository, PAGES).add(home.reports, paths, f"Publish {folder}", folder)
+
+    def stale(old: Sequence[str]) -> list[str]:
+        runs = sorted({run for path in (*old, *paths) if RUN_ID.fullmatch(run := path.partition("/")[0])})
+        return [path for path in old if path.partition("/")[0] not in runs[-MOST_RUNS:]]
+
+    Branch(repository, PAGES).add(home.reports, paths, f"Publish {folder}", folder, stale)
     return f"{len(paths)} files are on branch {PAGES}, in folder {folder}"
 
 

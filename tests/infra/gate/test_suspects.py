@@ -92,6 +92,17 @@ def test_changed_loop_makes_a_cell_a_suspect(home):
     assert {why for _, why in chosen(home)} == {"source"}
 
 
+def test_application_that_the_baseline_lacks_is_kept_with_its_reason(home, tmp_path):
+    reference = suspects.find_reference(home, FASTER, "")
+    baseline = build.Build(reference.commit, tmp_path / "without")
+    order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
+    kept = suspects.measure(home, FASTER, order, baseline, pairs.FOREVER, lambda line: pytest.fail(line))
+    assert {row["cell"] for row in kept} == {one.cell["cell"] for one in order}
+    assert {row["error"] for row in kept if row["cell"].startswith("sl")} == {
+        f"build {reference.commit[:9]} has no application sl"
+    }
+
+
 @pytest.mark.slow
 def test_unmeasured_suspect_is_kept_with_its_reason(home, monkeypatch):
     monkeypatch.setattr(pairs, "PAIRS", 1)

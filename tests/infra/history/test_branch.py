@@ -141,6 +141,16 @@ def test_pages_replace_those_of_their_folder_and_no_others(remote, clone, home):
     assert "lockstep/pr-10/gone.html" in paths
 
 
+def test_pages_of_the_newest_runs_stay(remote, clone, home, monkeypatch):
+    monkeypatch.setattr(branch, "MOST_RUNS", 2)
+    repository = clone("one")
+    for run_id in past_runs.RUN_IDS[:3]:
+        write(home, f"reports/{run_id}/index.html")
+        branch.site(home, "lockstep/main", repository)
+        (home.reports / run_id / "index.html").unlink()  # the next job has a home of its own
+    assert listed(remote, PAGES) == {f"lockstep/main/{run_id}/index.html" for run_id in past_runs.RUN_IDS[1:3]}
+
+
 @pytest.mark.parametrize("folder", ["", ".", "..", "a/../b", "/a", "a/", ".git/hooks", "a//b"])
 def test_folder_outside_the_branch_is_refused(clone, home, folder):
     write(home, "reports/index.html")
