@@ -84,7 +84,7 @@ class Branch:
         """
         prefix = f"{under}/" if under else ""
         names = "".join(f"{folder / path}\n" for path in paths).encode()
-        hashes = self._git("hash-object", "-w", "--no-filters", "--stdin-paths", given=names).split()
+        hashes = self._git("hash-object", "-w", "--no-filters", "--stdin-paths", data=names).split()
         for attempt in range(ATTEMPTS):
             time.sleep(attempt * random.random())  # jobs that push at once take turns
             tip = self.fetch()
@@ -109,17 +109,17 @@ class Branch:
             entries = [f"0 {'0' * 40}\t{prefix}{path}" for path in (stale(old) if stale else ())]
             entries += [f"100644 {blob}\t{prefix}{path}" for path, blob in files.items()]
             lines = "".join(f"{entry}\0" for entry in entries).encode()
-            self._git("update-index", "-z", "--index-info", variables=index, given=lines)
+            self._git("update-index", "-z", "--index-info", variables=index, data=lines)
             return self._git("write-tree", variables=index)
 
-    def _git(self, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
-        return self._run(*words, given=given, variables=variables).decode().strip()
+    def _git(self, *words: str, data: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
+        return self._run(*words, data=data, variables=variables).decode().strip()
 
-    def _run(self, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+    def _run(self, *words: str, data: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
         command = ["git", "-C", str(self._repository), "-c", f"safe.directory={self._repository}", *words]
         # No command asks for a password.
         environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **(variables or {})}
-        done = subprocess.run(command, input=given, env=environment, capture_output=True, check=False)
+        done = subprocess.run(command, input=data, env=environment, capture_output=True, check=False)
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise CommandFailed(f"branch {self.name}: git {words[0]}: {reason or f'exit code {done.returncode}'}")

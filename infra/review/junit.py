@@ -1,6 +1,6 @@
 """A review as JUnit XML, which forges show as a list of tests.
 
-A cell is a test of its application, and so is a find, a verdict of the speed gate, and a file that cannot be loaded.
+A cell is a test of its application. So are a find, a verdict of the speed gate, and a file that cannot be loaded.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def junit(review: Review) -> str:
 
 
 def _suite(suites: Element, name: str) -> Element:
-    found = next((one for one in suites if one.get("name") == name), None)
-    return SubElement(suites, "testsuite", name=name) if found is None else found
+    suite = next((one for one in suites if one.get("name") == name), None)
+    return SubElement(suites, "testsuite", name=name) if suite is None else suite
 
 
 def _add(suite: Element, app: str, name: str, kind: str, message: str, seconds: float | None = None) -> None:

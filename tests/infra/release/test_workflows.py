@@ -34,6 +34,18 @@ def test_a_workflow_calls_targets_and_programs_of_the_checkout(path):
     assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
 
 
+@pytest.mark.parametrize("path", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda path: path.stem)
+def test_commands_get_text_of_others_in_variables_alone_and_start_modules_that_exist(path):
+    content = yaml.safe_load(path.read_text())
+    jobs = content["jobs"].values() if "jobs" in content else [content["runs"]]
+    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    assert commands
+    assert not [command for command in commands if "${{" in command]
+    for module in re.findall(r"-m (infra[\w.]*)", "\n".join(commands)):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
+    assert "pull_request_target" not in content.get(True, {})  # YAML reads the key `on` as a truth value
+
+
 def test_a_matrix_of_the_nightly_workflow_exists():
     (name,) = re.findall(r"--matrix (\w+)", (ROOT / ".github" / "workflows" / "nightly.yml").read_text())
     assert (ROOT / "dags" / "matrices" / f"{name}.yaml").is_file()

@@ -49,15 +49,15 @@ def test_edit_of_an_operator_concerns_its_application_alone(repository):
     edit(repository, "apps/wc.py", COUNT, "    state.n += 2")
     edit(repository, "apps/sl.py", '"""', '"""About this file: ')
     commit(repository)
-    found = changes.since("HEAD~1")
-    assert (found.applications, found.faults, found.is_of_engine) == (["wc"], {}, False)
+    change = changes.since("HEAD~1")
+    assert (change.applications, change.faults, change.is_of_engine) == (["wc"], {}, False)
 
 
 def test_rejected_operator_is_a_fault_with_its_line(repository):
     edit(repository, "apps/wc.py", COUNT, "    state.n += len([1])")
-    found = changes.since("HEAD")
-    assert found.applications == []
-    (reason,) = found.faults.values()
+    change = changes.since("HEAD")
+    assert change.applications == []
+    (reason,) = change.faults.values()
     line = (repository / "streaming_core/apps/wc.py").read_text().split("len([1])")[0].count("\n") + 1
     assert f"(wc.py:{line})" in reason
     assert "lists" in reason
@@ -67,8 +67,8 @@ def test_rejected_operator_is_a_fault_with_its_line(repository):
 
 def test_edit_of_the_engine_concerns_every_application(repository):
     edit(repository, "run/engine.py", '"""', '"""Edited: ')
-    found = changes.since("HEAD")
-    assert (found.applications, found.is_of_engine) == (["gs", "sl", "wc"], True)
+    change = changes.since("HEAD")
+    assert (change.applications, change.is_of_engine) == (["gs", "sl", "wc"], True)
 
 
 def test_new_application_is_concerned_and_commits_of_the_other_branch_are_not(repository):
