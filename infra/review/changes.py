@@ -21,7 +21,7 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.process import Process, git
 
-# The engine runs every application. An application's own code, its digest covers.
+# The engine, without what the digests of applications cover and what runs no application.
 ENGINE = (build.PACKAGE, "Cargo.toml", "Cargo.lock", build.LOCK_FILE)
 OTHERS = tuple(f":(exclude){build.PACKAGE}/{name}" for name in ("api.pyi", "apps", "bench", "generator"))
 # Prints the digest or the fault of each application, {NAME: [digest, fault]}, as JSON.

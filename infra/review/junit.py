@@ -13,6 +13,7 @@ from infra.review.review import Review
 from reports.history import Cell
 from reports.history.speed import JUDGED
 
+COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 
 
@@ -24,7 +25,7 @@ def junit(review: Review) -> str:
     run = review.run
     for cell in [*run.cells, *run.finds] if run else []:
         suite = _suite(suites, cell.spec.app)
-        kind = "skipped" if cell.is_bound else "failure" if cell.red else ""
+        kind = "failure" if cell.red else "skipped" if cell.is_bound else ""
         _add(suite, cell.spec.app, cell.name, kind, cell.reason or cell.outcome.sentence, _seconds(cell))
         if cell.gate:
             kind = "failure" if cell.gate.verdict in RED else "" if cell.gate.verdict in JUDGED else "skipped"
@@ -33,13 +34,10 @@ def junit(review: Review) -> str:
     for stage, error in run.failures.items() if run else []:
         _add(_suite(suites, "run"), "run", stage.label, "error", error)
     for suite in suites:
-        cases = suite.findall("testcase")
-        counts = {
-            kind: sum(case.find(kind[:-1] if kind != "skipped" else kind) is not None for case in cases)
-            for kind in ("failures", "errors", "skipped")
-        }
-        suite.attrib |= {"tests": str(len(cases))} | {kind: str(count) for kind, count in counts.items()}
-    return tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+        suite.set("tests", str(len(suite)))
+        for attribute, kind in COUNTS.items():
+            suite.set(attribute, str(len(suite.findall(f"testcase/{kind}"))))
+    return tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
 def _suite(suites: Element, name: str) -> Element:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.review.junit import junit
+from infra.review.junit import COUNTS, junit
 from infra.review.review import Review
 from tests.infra.review.conftest import FAULT, changes
 
@@ -27,7 +27,7 @@ def test_each_cell_fault_and_speed_is_a_test(review):
 def test_counts_are_those_of_the_cases(review):
     for suite in ElementTree.fromstring(junit(review)):
         assert int(suite.get("tests")) == len(suite)
-        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        for attribute, tag in COUNTS.items():
             assert int(suite.get(attribute)) == len(suite.findall(f"testcase/{tag}"))
 
 
