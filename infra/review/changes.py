@@ -1,7 +1,8 @@
 """The applications that a change concerns: those whose code differs from the merge base with another branch.
 
-The code of an application is everything that its functions can see (language/code.py). Both sides load their own
-applications, each with its own reader, in a process of its own. A change of the engine concerns every application.
+The code of an application is everything that its functions can see (language/code.py). Its properties and the
+expectations beside it count too, because they judge its results. Both sides load their own applications, each with its
+own reader, in a process of its own. A change of the engine concerns every application.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ from streaming_core.process import Process, git
 # The engine, without what the digests of applications cover and what runs no application.
 ENGINE = (build.PACKAGE, "Cargo.toml", "Cargo.lock", build.LOCK_FILE)
 OTHERS = tuple(f":(exclude){build.PACKAGE}/{name}" for name in ("api.pyi", "apps", "bench", "generator"))
-# Prints the digest or the fault of each application, {NAME: [digest, fault]}, as JSON.
+# Prints what counts of each application, or its fault, {NAME: [text, fault]}, as JSON.
 PROGRAM = """
+import inspect
 import json
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.language.code import code_digest
+from streaming_core.language.expectations import path_of
 def one(name):
     try:
-        return [code_digest(registry.load(name)), ""]
+        app = registry.load(name)
     except BadInput as error:
         return ["", " ".join(str(error).split())]
+    beside = path_of(app.file)
+    judges = [*map(inspect.getsource, app.properties.values()), beside.read_text() if beside.exists() else ""]
+    return ["".join([code_digest(app), *judges]), ""]
 names = [*registry.names(), *(name for suite in registry.SUITES for name in registry.names(suite))]
 print("\\n" + json.dumps({name: one(name) for name in names}))
 """
@@ -93,7 +99,7 @@ def _unpack(commit: str, folder: Path) -> None:
 
 
 def _codes(tree: Path) -> dict[str, list[str]]:
-    """Digest and fault of each application in a tree; one of them is empty."""
+    """What counts of each application in a tree, and its fault; one of them is empty."""
     lines: list[str] = []
     command, environment = [sys.executable, "-P", "-c", PROGRAM], build.Build("", tree).environment
     if Process().run(command, lines.append, environment, tree, is_application=True):

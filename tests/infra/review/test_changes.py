@@ -53,6 +53,14 @@ def test_edit_of_an_operator_concerns_its_application_alone(repository):
     assert (change.applications, change.faults, change.is_of_engine) == (["wc"], {}, False)
 
 
+def test_edit_of_what_judges_an_application_concerns_it(repository):
+    with open(repository / "streaming_core/apps/wc.py", "a") as file:
+        file.write('\n\n@app.property\ndef nothing(stream):\n    """Nothing."""\n')
+    (repository / "streaming_core/apps/gs.expectations.yaml").write_text("[]\n")
+    change = changes.since("HEAD")
+    assert (change.applications, change.faults) == (["gs", "wc"], {})
+
+
 def test_rejected_operator_is_a_fault_with_its_line(repository):
     edit(repository, "apps/wc.py", COUNT, "    state.n += len([1])")
     change = changes.since("HEAD")
