@@ -25,7 +25,7 @@ def comment(review: Review, pages: str | None = None) -> str:
         review: The review.
         pages: The address of the published pages of LOCKSTEP_HOME; None if they are not published.
     """
-    mark = "\N{CROSS MARK} Red" if review.is_red else "\N{WHITE HEAVY CHECK MARK} Green"
+    mark = "\N{CROSS MARK} Lockstep: red" if review.is_red else "\N{WHITE HEAVY CHECK MARK} Lockstep: green"
     changes = review.changes
     concerned = ", ".join(code(name) for name in changes.applications) or "none"
     scope = (

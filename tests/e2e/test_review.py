@@ -33,7 +33,12 @@ gate_minutes: 15
 find_minutes: 0.2
 """
 LINE = "    state.n += 1\n"
-SLOW = "    i = 0\n    while i < 2000:\n        i += 1\n    state.n += i // 2000\n"
+# The same result, after steps that no compiler can leave out.
+SLOW = """    x = state.n + 27
+    for step in range(600):
+        x = x // 2 if x % 2 == 0 else 3 * x + 1
+    state.n += 2 if x == 0 else 1
+"""
 
 
 def git(folder: Path, *words: str) -> str:

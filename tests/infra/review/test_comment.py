@@ -36,7 +36,7 @@ class Cells(HTMLParser):
 
 def test_comment_has_the_outcome_the_differences_and_the_speeds(review):
     text = comment(review, "https://example.org/pages/")
-    assert text.startswith(f"{MARKER}\n## \N{CROSS MARK} Red\n")
+    assert text.startswith(f"{MARKER}\n## \N{CROSS MARK} Lockstep: red\n")
     cells = Cells(text).cells
     assert cells[:2] == ["mine", FAULT]
     assert cells[cells.index("sl/owners/t2") + 1] == "differs from the oracle"
@@ -48,7 +48,7 @@ def test_comment_has_the_outcome_the_differences_and_the_speeds(review):
 
 def test_change_of_no_application_is_green():
     text = comment(Review(changes(), None))
-    assert "Green" in text
+    assert "Lockstep: green" in text
     assert "none" in text
 
 
