@@ -9,6 +9,7 @@ import pytest
 from infra.history import branch
 from infra.history.archive import history
 from infra.history.branch import HISTORY, PAGES, Branch
+from reports.history import History
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
@@ -64,6 +65,9 @@ def test_history_comes_back_without_attempts_marts_and_pages(remote, clone, home
     assert {path: (other.root / path).read_bytes() for path in history(other)} == {
         path: (home.root / path).read_bytes() for path in kept
     }
+    for run_id in past_runs.RUN_IDS[:2]:
+        before, after = History(home).run(run_id), History(other).run(run_id)
+        assert (after.sentence, after.green, after.counts) == (before.sentence, before.green, before.counts)
 
 
 def test_restore_keeps_the_files_that_are_there(clone, home, tmp_path):
