@@ -11,9 +11,11 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from infra import checkout
 from infra.airflow import connections
+from reports.metrics import METRICS
 from reports.publish import publish
 from streaming_core.regression.fleet import LOCAL, Queue
 from streaming_core.regression.home import Home
@@ -98,7 +100,9 @@ LINKS["circle.html"] = "circle.html"
 DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *DOCS, "docs", "nothing.html", "..%2fsecret.html", "run/manual__x"])
+@pytest.mark.parametrize(
+    "path", [*PAGES, *DOCS, "docs", "metrics", "nothing.html", "..%2fsecret.html", "run/manual__x"]
+)
 def test_anonymous_request_gets_no_content(server, path):
     server.cookies.clear()
     assert server.get(f"/lockstep/{path}").status_code == 401
@@ -363,6 +367,27 @@ def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path
         assert (run.conf, run.state) == ({"matrix": "smoke"}, "queued")
         assert f"Waits in Airflow for its turn or its plan: {run.run_id}" in get("/lockstep/index.html").text
         session.delete(run)
+
+
+def test_scraper_logs_in_with_a_token_and_gets_metrics(server, token):
+    server.cookies.clear()
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/openmetrics-text; version=1.0.0"}
+    answer = server.get("/lockstep/metrics", headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert families.keys() < METRICS.keys(), "no run of this home is a nightly, and no stage is recorded"
+    assert sum(sample.value for sample in families["lockstep_cells"].samples) > 0
+
+
+def test_damaged_warehouse_is_a_line_for_the_scraper(get, tmp_path, monkeypatch):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    home.part("cells", past_runs.RUN_IDS[0]).write_bytes(b"no parquet")
+    monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
+    answer = get("/lockstep/metrics")
+    assert answer.status_code == 503
+    assert "part-0.parquet" in answer.text
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):

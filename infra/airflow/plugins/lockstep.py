@@ -27,6 +27,7 @@ from infra import checkout
 from infra.airflow import connections, stops
 from infra.fields import regression_of
 from reports.history import History
+from reports.metrics import Exposition
 from reports.pages import LIVE, Pages
 from reports.site import HERE
 from streaming_core.errors import BadInput
@@ -121,6 +122,7 @@ def reader(user: Annotated[Any, Depends(login)]) -> Any:
 
 Reader = Annotated[object, Depends(reader)]
 app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, openapi_url=None)
+exposition = Exposition()
 
 
 @app.middleware("http")
@@ -168,6 +170,16 @@ def documentation(user: Reader, path: str = "") -> Response:
     if path in ("", "index.html", "glossary.html"):
         return HTMLResponse(Pages(History(checkout.home())).docs())
     raise HTTPException(404)
+
+
+@app.get("/metrics")
+def metrics(request: Request, user: Reader) -> Response:
+    """The figures of the newest runs, for Prometheus."""
+    try:
+        text, kind = exposition.text(checkout.home(), request.headers.get("accept", ""))
+    except BadInput as error:
+        raise HTTPException(503, str(error)) from None
+    return Response(text, media_type=kind)
 
 
 @app.post("/smoke")
