@@ -21,6 +21,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert, DeadlineReference
 
 from dags.lib.alerts import late
+from dags.lib.monitoring import DeadMan
 from streaming_core.regression.project import TAG, labelled, named
 from streaming_core.regression.stages import DAG_ID
 
@@ -51,5 +52,7 @@ with DAG(
         allowed_states=["success"],
         failed_states=["failed"],
         execution_timeout=timedelta(hours=12),
+        on_success_callback=DeadMan("green"),
+        on_failure_callback=DeadMan("red"),
         retries=0,
     )

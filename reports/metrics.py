@@ -3,7 +3,7 @@
 `of_run` has the figures of one run, and `latest` those of the newest run of each named matrix. The API server answers
 a scrape with `Exposition.text`. The end of a run sends `of_run` to Airflow's own metrics (dags/lib/monitoring.py).
 
-The number of series is bounded: each belongs to a named matrix, and a cell has one only in the newest run of its matrix.
+The number of series is bounded: each belongs to a named matrix, and a cell has one only in the newest run of a matrix.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def latest(history: History) -> list[Sample]:
     Raises:
         BadInput: A raw table of such a run has another schema version.
     """
-    newest, green = {}, ""
+    newest: dict[str, str] = {}
+    green = ""
     for run_id in reversed(history.run_ids()[-MOST_RUNS:]):
         if history.is_in_progress(run_id):
             continue

@@ -134,12 +134,12 @@ def send(compose: Callable[[], Message | None]) -> None:
     Args:
         compose: Returns the message, or None if there is no news. Not called without a channel.
     """
-    connections = {conn_id: connection for conn_id in CHANNELS if (connection := _connection(conn_id))}
+    connections = {conn_id: known for conn_id in CHANNELS if (known := connection(conn_id))}
     if not connections or (message := compose()) is None:
         return
-    for conn_id, connection in connections.items():
+    for conn_id, known in connections.items():
         try:
-            CHANNELS[conn_id](connection, message)
+            CHANNELS[conn_id](known, message)
         except (BadInput, RunFailed) as error:
             log.error("alert not sent through %s: %s", conn_id, error)
         except Exception as error:  # its text may contain a secret of the connection
@@ -240,14 +240,15 @@ def _url(path: str) -> str:
     return f"{conf.get('api', 'base_url').rstrip('/')}/{path}"
 
 
-def _connection(conn_id: str) -> Connection | None:
+def connection(conn_id: str) -> Connection | None:
+    """A connection of Airflow; None if there is none of that id."""
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         return None
 
 
-def _extra(connection: Connection, field: str) -> Any:
+def extra(connection: Connection, field: str) -> Any:
     """A field of the connection's extra.
 
     Raises:
@@ -264,8 +265,8 @@ def _send_mail(connection: Connection, message: Message) -> None:
     # notify() is called directly: calling the notifier itself would render the text as a Jinja template.
     SmtpNotifier(
         smtp_conn_id=connection.conn_id,
-        from_email=_extra(connection, "from_email"),
-        to=_extra(connection, "to"),
+        from_email=extra(connection, "from_email"),
+        to=extra(connection, "to"),
         subject=f"{message.title}: {message.sentence}"[:200],
         html_content="".join(f"<p>{escape(line)}</p>" for line in message.lines),
         files=[str(message.attachment)] if message.attachment else None,
@@ -276,7 +277,7 @@ def _send_apprise(connection: Connection, message: Message) -> None:
     import apprise
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
-    _extra(connection, "config")
+    extra(connection, "config")
     # Apprise's log lines quote URLs and tokens.
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     hook, services = AppriseHook(connection.conn_id), apprise.Apprise()

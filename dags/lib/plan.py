@@ -117,6 +117,7 @@ def judge_run(context: Any) -> dict:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
+    from dags.lib.monitoring import send_metrics
     from reports.history import History
     from reports.publish import publish
 
@@ -135,6 +136,7 @@ def judge_run(context: Any) -> dict:
             publish(home(), run_id)
         except Exception as error:  # The verdict below matters more than the pages.
             print(f"the pages of the run could not be written: {error}")
+    send_metrics(run)
     if not run.green:
         raise AirflowFailException(run.sentence)
     about = {"run": run_id, "build": run.build, "matrix": run.matrix, "hosts": list(run.hosts), "cells": run.counts}
