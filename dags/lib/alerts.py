@@ -1,4 +1,4 @@
-"""Alerts about runs that fail, slow down or are late, sent through Airflow's notifiers.
+"""Alerts about runs that fail, slow down or are late, and the digest of a week, sent through Airflow's notifiers.
 
 Each channel is an Airflow connection. A channel without its connection is off:
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -27,7 +27,7 @@ from airflow.sdk import BaseHook, BaseNotifier, Connection, conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
-from reports.history import Cell, History, Run, revision, short, started
+from reports.history import Cell, History, Results, Run, revision, short, started
 from reports.site import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.project import TITLE, named
@@ -47,6 +47,9 @@ FIRST_STEPS = {
     "late": "Open the link and look for the task that is still running or queued. Its log names the run, the host or "
     "the process that it waits for.",
     "decision": "Open the link, type your reason, and choose. Without a response, nothing changes.",
+    "stale": "Open the link. If results are too old, check that the nightly DAG is on, and look at its last run. "
+    "Otherwise the log of the task says why their age is unknown.",
+    "digest": "Open the link for the state of all cells.",
 }
 # Sections of the runbook, by kind.
 RUNBOOK = {
@@ -55,6 +58,8 @@ RUNBOOK = {
     "slowdown": "the-night-is-slower",
     "late": "the-night-is-late",
     "decision": "4-acknowledge-or-repeat",
+    "stale": "the-night-is-late",
+    "digest": "runbook",
 }
 
 
@@ -63,7 +68,7 @@ class Message:
     """An alert.
 
     Attributes:
-        kinds: The kinds that apply, most serious first: mismatch, failure, slowdown, late, decision.
+        kinds: The kinds that apply, most serious first: keys of FIRST_STEPS.
         sentence: What happened, in one line.
         url: The page with the details.
         details: Lines about the run: its build and host, its red cells, its slower cells.
@@ -88,7 +93,7 @@ class Message:
     def lines(self) -> list[str]:
         """The text, line by line."""
         most_serious = self.kinds[0]
-        runbook = _url(f"lockstep/docs/runbook.html#{RUNBOOK[most_serious]}")
+        runbook = page_url(f"lockstep/docs/runbook.html#{RUNBOOK[most_serious]}")
         return [self.sentence, *self.details, self.url, FIRST_STEPS[most_serious], f"Runbook: {runbook}"]
 
 
@@ -110,6 +115,14 @@ class Question(BaseNotifier):
     def notify(self, context: Any) -> None:
         """Send the alert about the task of `context`."""
         send(lambda: question_message(context["ti"]))
+
+
+class Stale(BaseNotifier):
+    """Sends the alert about a task that found the newest results too old."""
+
+    def notify(self, context: Any) -> None:
+        """Send the alert about the task of `context`."""
+        send(lambda: stale_message(context["dag_run"], context.get("exception")))
 
 
 async def late(context: dict[str, Any]) -> None:
@@ -172,9 +185,11 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     if not kinds:
         return None
     sentence = " ".join(str(exception).split()) if exception else run.sentence
-    details = [*_about(run), *_red(run, red), *map(_slow, slower)]
+    details = [*_about(run), *red_lines(run, red), *map(slower_line, slower)]
     report = home().report(run_id, file_name(run_id))
-    return Message(kinds, sentence, _url(f"lockstep/{run_id}/index.html"), details, report if report.exists() else None)
+    return Message(
+        kinds, sentence, page_url(f"lockstep/{run_id}/index.html"), details, report if report.exists() else None
+    )
 
 
 def _about(run: Run) -> list[str]:
@@ -189,11 +204,11 @@ def _about(run: Run) -> list[str]:
     return [", ".join(parts)]
 
 
-def _red(run: Run, red: list[Cell]) -> list[str]:
+def red_lines(results: Results, red: Sequence[Cell]) -> list[str]:
     """A line per red cell, with its reason and the first run in which it is red."""
     lines = [
-        f"{cell.label} {cell.outcome.word}, red since the run of {started(run.red_since.get(cell.name, run.run_id))}: "
-        f"{' '.join(cell.reason.split())}"
+        f"{cell.label} {cell.outcome.word}, red since the run of "
+        f"{started(results.red_since.get(cell.name, cell.run_id))}: {' '.join(cell.reason.split())}"
         for cell in red[:SHOWN]
     ]
     if len(red) > SHOWN:
@@ -202,7 +217,8 @@ def _red(run: Run, red: list[Cell]) -> list[str]:
     return lines
 
 
-def _slow(cell: Cell) -> str:
+def slower_line(cell: Cell) -> str:
+    """A line on a cell that became slower."""
     if cell.gate and cell.gate.verdict == "slower":
         one, against = cell.gate, revision(cell.gate.baseline_ref, cell.gate.baseline)
         return f"{cell.label} is {one.text} ({one.interval}) in build {short(one.build)} than in {against}"
@@ -220,14 +236,14 @@ def late_message(run: dict[str, Any], deadline: datetime | str) -> Message:
     began, due = (datetime.fromisoformat(str(time)).astimezone(UTC) for time in (run["run_after"], deadline))
     sentence = f"The nightly run of {began:%Y-%m-%d %H:%M} UTC was due by {due:%H:%M} UTC, and is still {run['state']}."
     details = [f"Host {gethostname()}, Airflow run {run['dag_run_id']} of the DAG {run['dag_id']}"]
-    return Message(["late"], sentence, _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), details)
+    return Message(["late"], sentence, page_url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), details)
 
 
 def question_message(task: Any) -> Message:
     """The message about a task that waits for a decision. `task` is the running task instance."""
     operator = task.task
     # Not HITLOperator.generate_link_to_ui: it drops the path of the base URL, and quotes nothing.
-    url = _url(f"dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/{task.task_id}/required_actions")
+    url = page_url(f"dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/{task.task_id}/required_actions")
     users = ", ".join(user["name"] for user in operator.assigned_users or [])
     details = [
         f"Airflow run {task.run_id} of the DAG {task.dag_id}",
@@ -236,7 +252,21 @@ def question_message(task: Any) -> Message:
     return Message(["decision"], " ".join(operator.subject.split()), url, details)
 
 
-def _url(path: str) -> str:
+def stale_message(run: Any, exception: object) -> Message:
+    """The message about results that are too old, or whose age is unknown.
+
+    Args:
+        run: The DAG run of the check.
+        exception: What its task failed with.
+    """
+    details = [f"Host {gethostname()}, Airflow run {run.run_id} of the DAG {run.dag_id}"]
+    return Message(
+        ["stale"], " ".join(str(exception).split()), page_url(f"dags/{run.dag_id}/runs/{quote(run.run_id)}"), details
+    )
+
+
+def page_url(path: str) -> str:
+    """The address of a page below Airflow's."""
     return f"{conf.get('api', 'base_url').rstrip('/')}/{path}"
 
 
@@ -284,12 +314,16 @@ def _send_apprise(connection: Connection, message: Message) -> None:
     hook.set_config_from_conn(connection, services)
     entries = hook.get_config_from_conn(connection)
     invalid = (len(entries) if isinstance(entries, list) else 1) - len(services)
-    serious = {"mismatch", "failure"}.intersection(message.kinds)
+    kind = apprise.NotifyType.WARNING
+    if {"mismatch", "failure"}.intersection(message.kinds):
+        kind = apprise.NotifyType.FAILURE
+    elif message.kinds == ["digest"]:
+        kind = apprise.NotifyType.INFO
     # AppriseNotifier is not used, because it ignores failures.
     with services.notify(
         title=message.title,
         body="\n".join(message.lines),
-        notify_type=apprise.NotifyType.FAILURE if serious else apprise.NotifyType.WARNING,
+        notify_type=kind,
         body_format=apprise.NotifyFormat.TEXT,
     ) as result:
         failures = [f"{service.name} did not accept the message" for service in result if not service]

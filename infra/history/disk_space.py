@@ -26,7 +26,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -161,8 +161,13 @@ def _is_folder(path: Path) -> bool:
 
 
 def size(path: Path) -> int:
-    """The bytes of all files below a folder."""
-    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+    """The bytes of all files below a folder, while other processes may remove some of them."""
+    total = 0
+    for parent, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(parent, name)).st_size
+    return total
 
 
 @dataclass(frozen=True)

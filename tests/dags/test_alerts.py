@@ -5,8 +5,11 @@ import email
 import json
 import logging
 import os
+import re
 import socketserver
+from datetime import UTC, datetime
 from email.policy import default
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import SimpleNamespace
@@ -14,8 +17,9 @@ from types import SimpleNamespace
 import pytest
 from airflow.utils.state import DagRunState
 
-from dags.lib.alerts import Alert, late, verdict_message
+from dags.lib.alerts import Alert, late, send, verdict_message
 from dags.lib.approvals import question
+from dags.lib.digest import digest
 from infra.airflow import connections
 from reports.attachment import attachment
 from reports.history import History, short
@@ -281,3 +285,56 @@ def test_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, ca
 def errors(caplog) -> list[str]:
     """The lines that a person sees in the log."""
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_digest_goes_to_every_channel_as_text_and_html(home, web, mail):
+    received, _ = web
+    past_runs.make(home, matrix="nightly")
+    send(lambda: digest(home, datetime(2026, 1, 6, 8, tzinfo=UTC)))
+    ((_, body),) = received
+    sentence, *lines = body["message"].splitlines()
+    assert (body["title"], body["type"]) == (f"{TITLE}: digest", "info")
+    assert sentence == "4 of 5 nights were green; 3 cells are red"
+    assert lines[0] == "Nights:"
+    assert [line.split()[1:5:3] for line in lines[1:6]] == [
+        [f"2026-01-0{day}", "red:" if day == 5 else "green:"] for day in range(1, 6)
+    ]
+    assert lines[6] == "Red since this week:"
+    assert lines[7].startswith("- gs/owners/t2 failed, red since the run of 2026-01-05 02:00 UTC: ")
+    assert "- gs/serial/t2 is 5.1 % slower since 2026-01-04, build abc323def" in lines
+    assert any(re.fullmatch(r"Disk: 0.0 GB in LOCKSTEP_HOME; [\d.]+ GB are free", line) for line in lines)
+    ((to, message),) = mail
+    assert to == ["ann@example.org", "ben@example.org"]
+    assert message["subject"] == f"{TITLE}: digest: {sentence}"
+    html = message.get_body(("html",)).get_content()
+    assert all(f"<p>{escape(line)}</p>" in html for line in lines[:8])
+
+
+def test_digest_counts_the_bytes_of_each_folder(home):
+    (home.root / "runs" / "large").write_bytes(b"x" * 60_000_000)
+    (line,) = [line for line in digest(home, datetime.now(UTC)).lines if line.startswith("Disk: ")]
+    assert line.startswith("Disk: 0.1 GB in LOCKSTEP_HOME (runs 0.1); ")
+
+
+def test_weekly_digest_is_off_by_default_and_prints_its_text(dags, home, web, capfd):
+    dag = dags[named("digest")]
+    assert dag.is_paused_upon_creation
+    assert dag.timetable.expression == "0 8 * * 1"
+    assert dag.test().state == DagRunState.SUCCESS
+    ((_, body),) = web[0]
+    assert body["title"] == f"{TITLE}: digest"
+    assert body["message"].splitlines()[0] in capfd.readouterr().out
+
+
+def test_stale_results_send_an_alert(dags, lockstep_home, web):
+    """An empty home has no results: dbt need not be asked."""
+    dag = dags[named("freshness")]
+    assert dag.is_paused_upon_creation
+    assert dag.timetable.expression == "0 8 * * *"
+    assert dag.test().state == DagRunState.FAILED
+    ((_, body),) = web[0]
+    assert body["title"] == f"{TITLE}: stale"
+    sentence, about, url, *_ = body["message"].splitlines()
+    assert sentence.endswith("has no results yet: start a run with `lockstep run`")
+    assert f"of the DAG {dag.dag_id}" in about
+    assert f"/dags/{dag.dag_id}/runs/" in url

@@ -174,7 +174,7 @@ def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
     by_name = sorted(dags.values(), key=lambda dag: dag.dag_display_name)
     names = [dag.dag_id.removeprefix(PREFIX) for dag in by_name]
     main = ["streaming_regression", "streaming_regression_nightly", "acknowledge_run", "speed_gate"]
-    assert names == [*main, "import_data", "back_up_history", "retention"]
+    assert names == [*main, "import_data", "back_up_history", "retention", "freshness", "digest"]
     for dag in by_name:
         assert dag.dag_display_name != dag.dag_id
         assert dag.description.endswith(".")
