@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
+from dags.lib.lineage import WithLineage
 from dags.lib.plan import run_id_of
 from infra.airflow.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from infra.checkout import ROOT, home
@@ -71,7 +72,7 @@ def skip_without_plan(run: str) -> None:
         raise AirflowSkipException("the run has no plan: the log of plan_matrix says why")
 
 
-class Job(BaseOperator):
+class Job(WithLineage, BaseOperator):
     """Runs a Python command of this checkout.
 
     An exit code other than 0 fails the task without a retry. The last line of the command is the reason. After exit
@@ -198,7 +199,7 @@ def connections_of(run_id: str) -> dict[str, str]:
     return variables
 
 
-class Lane(BaseOperator):
+class Lane(WithLineage, BaseOperator):
     """Runs cells of the matrix on the host that a connection names, one after the other, until every cell is over.
 
     A failed cell does not stop the lane. The lane fails at its end, and names its failed cells. The task

@@ -22,6 +22,7 @@ from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
+from dags.lib.lineage import WithLineage
 from dags.lib.operators import Job, ReportLink, skip_without_plan
 from infra.checkout import home
 from infra.spark.server import HOST, SESSION_SETTINGS, Server, ServerLost, settings_of
@@ -225,7 +226,7 @@ class SparkTask(PySparkOperator):
             raise Interrupted(signal.SIGTERM)
 
 
-class SparkJob(SparkTask):
+class SparkJob(WithLineage, SparkTask):
     """Runs `python_callable(run, spark)` on the Spark server of a run.
 
     It shares the lock on this host, so no cell is measured here meanwhile, and stages of several runs overlap. If the

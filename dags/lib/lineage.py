@@ -1,0 +1,89 @@
+"""What each stage of a run reads and writes, as data sets of OpenLineage.
+
+Airflow's OpenLineage provider asks a task for them after its end, if it has a transport. A workload and an oracle are
+data sets of their own, because their addresses cover their content. The results of cells, the raw tables, the marts and
+the pages are one data set each: the run is the version of the part that it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from infra.checkout import home
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.warehouse import RAW
+from streaming_core.storage import left_json
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+
+class Lineage(NamedTuple):
+    """The folders that a stage reads and writes."""
+
+    inputs: list[Path]
+    outputs: list[Path]
+
+
+def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
+    """What a stage of a run reads and writes; nothing of a run without a plan."""
+    plan = left_json(home.run(run_id) / "plan.json")
+    if not plan.get("workloads"):
+        return Lineage([], [])
+    workloads = plan["workloads"]
+    made = [home.workload(one["app"], one["address"]) for one in workloads]
+    imports = [home.imported(one["data"]) for one in workloads if one.get("data")]
+    oracles = _oracles(home, run_id, workloads)
+    results, marts, raw = home.root / "runs", home.root / "warehouse" / "marts", [*map(home.raw, RAW)]
+
+    def tables(*names: str) -> list[Path]:
+        return [home.raw(name) for name in names]
+
+    stages = {
+        Stage.PREPARE_WORKLOADS: Lineage(imports, made),
+        Stage.RUN_ORACLE: Lineage(made, oracles),
+        Stage.RUN_CORE: Lineage(made, [results]),
+        Stage.RUN_ON_SPARK: Lineage(made, [results]),
+        Stage.VALIDATE_OUTPUTS: Lineage([results, *oracles], tables("verdicts", "violations")),
+        Stage.LOAD_METRICS: Lineage([results, *tables("verdicts")], tables("cells", "hosts", "samples")),
+        Stage.EXPECTATIONS: Lineage([results, *raw], [home.reports / "data_docs"]),
+        Stage.DBT_BUILD: Lineage(raw, [marts]),
+        Stage.PUBLISH_REPORTS: Lineage([*raw, marts], [home.reports]),
+        Stage.SPEED_GATE: Lineage(made, tables("pairs")),
+        Stage.FIND: Lineage(made, tables("finds", "searches")),
+    }
+    return stages.get(stage, Lineage([], []))
+
+
+def _oracles(home: Home, run_id: str, workloads: Iterable[Mapping[str, Any]]) -> list[Path]:
+    known = left_json(home.run(run_id) / "oracles.json")
+    return [home.oracle(one["app"], known[one["address"]]) for one in workloads if one["address"] in known]
+
+
+class WithLineage:
+    """An operator of a stage, with the method that the OpenLineage provider looks for."""
+
+    run: str
+    task_id: str
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+        """The data sets of the stage."""
+        from airflow.providers.openlineage.extractors import OperatorLineage
+        from openlineage.client.event_v2 import Dataset
+        from openlineage.client.facet_v2 import DatasetFacet, dataset_version_dataset
+
+        lockstep_home = home()
+        addressed = tuple(lockstep_home.root / name for name in ("workloads", "oracle", "imported"))
+
+        def dataset(path: Path) -> Dataset:
+            is_addressed = any(path.is_relative_to(folder) for folder in addressed)
+            facets: dict[str, DatasetFacet] = {}
+            if not is_addressed:
+                facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=self.run)
+            return Dataset(namespace="file", name=str(path), facets=facets)
+
+        inputs, outputs = lineage(lockstep_home, self.run, Stage(self.task_id))
+        return OperatorLineage(inputs=[*map(dataset, inputs)], outputs=[*map(dataset, outputs)])
