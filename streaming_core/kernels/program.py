@@ -84,7 +84,7 @@ class Program:
         else:
             kernels, self._spans = self._kernels(kept)
             places = {abi.TEXT_FUNCTIONS: TEXT_FUNCTIONS.ctypes.data}
-            self._loaded = {name: machine_code.Loaded(code, places) for name, code in kernels.items()}
+            self._loaded = {name: machine_code.Loaded(code, places, name) for name, code in kernels.items()}
             self._builds_texts = any(abi.NO_ROOM.encode() in code for code in kernels.values())
         for entry, span in zip(self.description.get("tables", []), self._spans, strict=True):
             entry["read"] = span

@@ -27,6 +27,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from streaming_core.machine_code import perf_map
+
 LIMIT = 256 << 20  # bytes in one folder: the code of all applications under a dozen versions of the compiler
 _EMISSION = Path(__file__).with_name("emission.py")  # an address covers how the code is emitted
 EXPORT = "lockstep_entry"  # the one function of an object file
@@ -40,21 +42,23 @@ class Loaded:
     Args:
         code: The object file.
         places: Addresses by symbol; the code holds them as constants from now on.
+        name: The name of the code in profiles.
 
     Attributes:
         address: The address of its function, valid as long as this object lives.
     """
 
-    def __init__(self, code: bytes, places: Mapping[str, int] | None = None):
+    def __init__(self, code: bytes, places: Mapping[str, int] | None = None, name: str = EXPORT):
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target())
         with _SYMBOLS:
-            for name, address in (places or {}).items():
-                llvm.add_symbol(name, address)
+            for symbol, address in (places or {}).items():
+                llvm.add_symbol(symbol, address)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
         self.address: int = self._engine.get_function_address(EXPORT)
         if not self.address:
             raise ValueError(f"object file does not export {EXPORT}")
+        perf_map.note(name, code, EXPORT, self.address)
 
 
 def _target() -> llvm.TargetMachine:
