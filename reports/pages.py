@@ -12,6 +12,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `benchmarks.html` | the results of `make bench` | `infra/benchmarks` |
 | `<run id>/index.html` | the outcome of a run | `views/outcome.py`, `views/run.py` |
 | `<run id>/<cell>.html` | the evidence on a cell | `views/cell.py` |
+| `<run id>/profile-<cell>.html` | where the time of a cell goes | `views/profile.py` |
 | `<run id>/beside-*.html` | a run beside another | `views/beside.py` |
 | `<run id>/lockstep-*.html` | a run as one file | `attachment.py` |
 | `<run id>/warehouse.html` | what dbt built and tested in a run | `views/built.py` |
@@ -42,10 +43,11 @@ from reports import times
 from reports.charts import series
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, History
+from reports.history.profile import Profile
 from reports.history.run import Run
 from reports.history.state import state
 from reports.history.text import human_micros, human_nano, human_rate, revision, short
-from reports.site import DBT, HERE, Place, beside_name, entries, file_name
+from reports.site import DBT, HERE, Place, beside_name, entries, file_name, profile_name
 from reports.views import columns, data_docs, engines, outcome, overview, performance
 from reports.views.beside import Beside, before
 from reports.views.built import Built
@@ -57,6 +59,7 @@ from reports.views.inputs import Inputs
 from reports.views.lanes import lanes
 from reports.views.outcome import Outcome, Request
 from reports.views.performance import MOST_POINTS, Performance
+from reports.views.profile import UNCOUNTED, ProfileView
 from reports.views.run import CellProgress, RunView, news
 from reports.views.sparkline import Sparkline
 from reports.views.stages import Stages
@@ -270,7 +273,12 @@ class Pages:
             chart=_history_href(cell) if len(points) > 1 else None,
             host=cell.facts.get("host"),
             most=MOST_POINTS,
+            profile=profile_name(cell.name) if Profile.read(run.attempts(cell)) else None,
         )
+
+    def profile(self, profile: Profile) -> str:
+        """Where the time of a cell goes."""
+        return self.render("profile.html", Place("../"), ProfileView.of(profile), reason=UNCOUNTED)
 
     def cell_chart(self, cell: Cell) -> dict[str, str]:
         """The history of a cell as SVG, by its path below the reports; {} if there is only one run."""

@@ -14,9 +14,22 @@ from typing import Any
 from jobs.command import run_stage
 from reports.attachment import attachment
 from reports.history.load import History
+from reports.history.profile import Profile
 from reports.history.run import Run
 from reports.pages import Pages
-from reports.site import DATA_DOCS, DOCS, FINDS, GLOSSARY, HERE, Place, beside_name, file_name, find_name, write
+from reports.site import (
+    DATA_DOCS,
+    DOCS,
+    FINDS,
+    GLOSSARY,
+    HERE,
+    Place,
+    beside_name,
+    file_name,
+    find_name,
+    profile_name,
+    write,
+)
 from reports.views.beside import before
 from reports.views.cell import smallest
 from streaming_core.process import ending
@@ -56,6 +69,8 @@ def _of_run(pages: Pages, run: Run) -> Iterator[tuple[str, str]]:
     for cell in run.cells:
         yield f"{folder}{cell.name}.html", pages.cell(run, cell)
         yield from pages.cell_chart(cell).items()
+        if (profile := Profile.read(run.attempts(cell))) is not None:
+            yield folder + profile_name(cell.name), pages.profile(profile)
     if (earlier := before(pages.history, run)) is not None:
         yield folder + beside_name(earlier), pages.beside(run, pages.history.run(earlier))
     yield folder + "inputs.html", pages.inputs(run)

@@ -163,6 +163,11 @@ def beside_name(run_id: str) -> str:
     return f"beside-{run_id}.html"
 
 
+def profile_name(cell: str) -> str:
+    """The name of the page with the profile of a cell."""
+    return f"profile-{cell}.html"
+
+
 def slug(name: str) -> str:
     """A name as part of a file's name, whatever is in it."""
     return re.sub(r"[^a-z0-9-]", "_", name.lower())[:60]

@@ -47,6 +47,7 @@ FLOORS = (
     "infra.benchmarks",
     "infra.airflow",
     "infra.gate",
+    "infra.profile",
     "infra.search",
     "infra.review",
     "infra.cli",

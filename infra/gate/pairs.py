@@ -155,7 +155,25 @@ def paired(
 
 
 def one_side(build: Build, spec: RunSpec, workload: Path, passes: int, wrapper: Sequence[str] = ()) -> Side:
-    """Run some passes of a build over a workload, in a new process.
+    """Run some passes of a build over a workload, in a new process; raises as `report_of`."""
+    report = report_of(build, spec, workload, passes, wrapper)
+    first, *others = report["samples"]
+    return Side(
+        statistics.median(sample["seconds"] for sample in others),
+        f"{first['digest']} {report['state_digest']}",
+        *(report["host"].get(name) or 0.0 for name in ("steal", "others")),
+    )
+
+
+def report_of(build: Build, spec: RunSpec, workload: Path, passes: int, wrapper: Sequence[str] = ()) -> dict[str, Any]:
+    """The report of some passes of a build over a workload, in a new process.
+
+    Args:
+        build: The build.
+        spec: The way of executing; its sink, rate and repetitions do not count.
+        workload: The folder of the workload.
+        passes: Passes that are measured, after a first one.
+        wrapper: Words before the command of the engine.
 
     Raises:
         RunFailed: The build fails, takes longer than `LONGEST`, or reads the spec in another way.
@@ -174,14 +192,9 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int, wrapper: 
         raise RunFailed(
             f"build {build.name} reads the specification of the cell in another way, so they cannot be compared"
         )
-    first, *others = report["samples"]
-    if {sample["digest"] for sample in others} != {first["digest"]}:
+    if len({sample["digest"] for sample in report["samples"]}) > 1:
         raise RunFailed(f"build {build.name}: its passes have different results")
-    return Side(
-        statistics.median(sample["seconds"] for sample in others),
-        f"{first['digest']} {report['state_digest']}",
-        *(report["host"].get(name) or 0.0 for name in ("steal", "others")),
-    )
+    return report
 
 
 def _limited(command: list[str], say: Callable[[str], None], environment: dict[str, str], folder: str) -> int:

@@ -7,6 +7,7 @@
 | `cell` | `Cell`: one planned cell and its outcome |
 | `state` | `State`: each cell as its latest comparable run judged it |
 | `speed`, `gate` | the verdicts on a cell's speed: over the nights, and beside another commit |
+| `profile` | `Profile`: where the time of a cell goes |
 | `text` | words for values |
 """
 

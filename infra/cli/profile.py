@@ -1,0 +1,61 @@
+"""`lockstep profile`: where the time of a cell goes, by operator and function, beside an earlier build."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra import checkout
+from streaming_core.cli.options import Json
+
+
+def profile(
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help="The commit to compare with: a branch, a tag or a commit. Default: the build of the last green night.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=600.0, metavar="N", help="The time that the profiled passes fill.")
+    ] = 5.0,
+    as_json: Json = False,
+) -> int:
+    """Show where the time of a cell goes, by operator and function.
+
+    The command repeats the cell under Linux's perf. It writes a page with a
+    flame graph and the counters of the processor per event, and the same of
+    an earlier build, with the difference. Where perf may not sample, it uses
+    the times of tasks that the runtime measures.
+
+    Examples:
+        lockstep profile CELL
+        lockstep profile CELL --against HEAD~1
+    """
+    from infra.profile.cell import profile as measure
+    from infra.profile.cell import request
+    from reports.site import profile_name
+    from reports.views.profile import ProfileView
+
+    progress = Console(stderr=True)
+
+    def say(line: str) -> None:
+        progress.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    home = checkout.home()
+    result = measure(home, request(home, cell, run_id), against, seconds, say)
+    if as_json:
+        print(json.dumps(result.json, indent=1))
+        return 0
+    for line in ProfileView.of(result).lines:
+        print(line)
+    print(home.report(result.run_id, profile_name(result.cell)))
+    return 0
