@@ -48,7 +48,7 @@ def back_up(context: Any) -> str:
 
 with DAG(
     dag_id=named("back_up_history"),
-    dag_display_name=labelled("6 Back up: history and decisions, after each validated run"),
+    dag_display_name=labelled("7 Back up: history and decisions, after each validated run"),
     description="Write a backup of the history after each validated run. Off until you switch it on.",
     doc_md=__doc__,
     schedule=[VALIDATED],

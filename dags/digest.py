@@ -23,7 +23,7 @@ from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
     dag_id=named("digest"),
-    dag_display_name=labelled("9 Digest: sum up the week, on Mondays at 08:00 UTC"),
+    dag_display_name=labelled("9 Watch: digest of the week, on Mondays at 08:00 UTC"),
     description="Send a summary of the week through the channels of alerts. Off until you switch it on.",
     doc_md=__doc__,
     # By default, Airflow would start a run as soon as a person switches the DAG on.

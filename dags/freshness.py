@@ -21,7 +21,7 @@ from streaming_core.regression.project import TAG, labelled, named
 
 with DAG(
     dag_id=named("freshness"),
-    dag_display_name=labelled("8 Freshness: check the age of the newest results, at 08:00 UTC"),
+    dag_display_name=labelled("9 Watch: age of the newest results, at 08:00 UTC"),
     description="Check the age of the newest results, and send an alert if they are old. Off until you switch it on.",
     doc_md=__doc__,
     # By default, Airflow would start a run as soon as a person switches the DAG on.

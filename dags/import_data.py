@@ -38,7 +38,7 @@ from dags.lib.form import form_dag
 
 with form_dag(
     "import_data",
-    "5 Import data: turn your files into events",
+    "6 Import data: turn your files into events",
     "Import your own files as events of an application, so that a regression can run on them.",
     __doc__,
     import_form.import_params(),

@@ -84,7 +84,7 @@ def choices() -> tuple[dict[str, Any], bool]:
 
 with DAG(
     dag_id=named("retention"),
-    dag_display_name=labelled("7 Retention: free disk space, at 01:00 UTC"),
+    dag_display_name=labelled("8 Retention: free disk space, at 01:00 UTC"),
     description="Remove old outputs, caches, logs and database rows every night. Off until you switch it on.",
     doc_md=__doc__,
     # By default, Airflow would start a run as soon as a person switches the DAG on in the hours after 01:00.

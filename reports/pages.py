@@ -22,7 +22,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 
 Pages in a file are the same whenever they are read. Only the parts between `<!--now ...-->` and `<!--/now-->` of the
 overview and the list of runs change: the server renders them for each request. While runs are in progress, it adds
-the script `live.js`, which updates the page.
+the script `live.js`, which updates the page. It also shows what stands between `<!--served` and `served-->`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,17 @@ from reports.views.stages import Stages
 from reports.views.tiles import TREND
 from streaming_core.apps import registry
 from streaming_core.regression.comparable import is_nightly
-from streaming_core.regression.project import TITLE
+from streaming_core.regression.project import TITLE, named
 from streaming_core.regression.stages import DAG_ID
 from streaming_core.search.find import Find
 
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 LAMPS = {"green": "✓", "amber": "!", "red": "✗", "soft": "○"}  # the colors of a run
 SHOWN_RUNS = 15
+PROFILE_DAG = named("profile_cell")
 SECONDS = 5  # between two updates of a page of a run in progress
 LIVE = (HERE / "live.js").read_text().replace("SECONDS", f"{1000 * SECONDS}")
+SERVED = re.compile("<!--served (.*?) served-->", re.DOTALL)  # what only a server shows: buttons
 NOW = re.compile("<!--now (?P<part>[a-z]+)-->.*?<!--/now-->\n?", re.DOTALL)
 
 
@@ -132,6 +134,7 @@ class Pages:
             spark=self._sparkline,
             project=TITLE,
             dag_id=DAG_ID,
+            profile_dag=PROFILE_DAG,
             live=Markup(LIVE),
             seconds=SECONDS,
             news="",

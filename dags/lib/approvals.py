@@ -18,6 +18,7 @@ from dags.lib.alerts import Question
 from infra.checkout import home
 from infra.gate import evaluation
 from infra.history import ledger
+from infra.profile import cell as profile
 from reports.history import History
 from reports.publish import publish
 from streaming_core.errors import BadInput, RunFailed
@@ -137,6 +138,13 @@ def to_measure(ref: str, run_id: str, names: str) -> dict[str, str]:
     """
     request = evaluation.request(home(), ref, run_id or None, _names(names))
     return {"run": request.run_id, "cells": ",".join(cell["cell"] for cell in request.cells)}
+
+
+@fail_in_one_line
+def to_profile(cell: str, run_id: str) -> dict[str, str]:
+    """The run and the cell to profile; an empty `run_id` means the newest run."""
+    request = profile.request(home(), cell, run_id or None)
+    return {"run": request.run_id, "cell": request.cell}
 
 
 def _names(text: str) -> list[str] | None:

@@ -23,10 +23,10 @@ from infra.gate import suspects
 from infra.gate.evaluation import chosen
 from infra.gate.pairs import FEWEST, MOST, alone, report_of
 from infra.hosts import build
-from infra.hosts.build import Build
+from infra.hosts.build import Build, sigterm_raises
 from infra.profile import perf
 from jobs.run_folder import read_plan
-from reports.history import revision
+from reports.history import revision, short
 from reports.history.profile import Profile, Side
 from reports.publish import publish
 from streaming_core.errors import BadInput, unknown
@@ -104,7 +104,7 @@ def profile(
     fallback = perf.obstacle()
     if fallback:
         say(f"{fallback}; the profile shows the runtime's own times instead")
-    with alone(f"{NAME} {requested.cell}", say):
+    with sigterm_raises(), alone(f"{NAME} {requested.cell}", say):
         current = measure(build.checkout(), requested.spec, requested.workload, seconds, not fallback, say)
         earlier = baseline and measure(baseline, requested.spec, requested.workload, seconds, not fallback, say)
     result = Profile(
@@ -138,7 +138,7 @@ def measure(
     Raises:
         RunFailed: the build fails, or its passes have different results.
     """
-    say(f"profiling build {of.name}")
+    say(f"profiling build {short(of.name)}")
     took = report_of(of, spec, workload, 1)["samples"][-1]["seconds"]  # this process also stores the machine code
     passes = max(FEWEST, min(MOST, math.ceil(seconds / took) if took else FEWEST))
     if not has_perf:

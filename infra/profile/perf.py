@@ -20,7 +20,8 @@ from streaming_core.run.way import RunSpec
 
 HERTZ = 997  # a prime, so that samples do not keep in step with periodic work
 STACK_BYTES = 8192  # of a thread's stack, which a sample copies to unwind it later
-# Linux itself counts the first three. The processor counts the others, if it and the hypervisor let it.
+# Linux itself counts the first three; `task-clock` is in nanoseconds. The processor counts the others, if the hypervisor
+# lets it.
 COUNTERS = (
     *("task-clock", "context-switches", "page-faults", "instructions", "cycles", "branch-misses", "cache-misses"),
     *("node-loads", "node-load-misses"),
@@ -79,9 +80,9 @@ def counted(build: Build, spec: RunSpec, workload: Path, passes: int) -> Counted
 
 def _counts(text: str) -> Iterator[tuple[str, float | None]]:
     for line in text.splitlines():
-        value, _, name, *_ = [*line.split(","), "", ""]
+        value, unit, name, *_ = [*line.split(","), "", ""]
         if (event := name.partition(":")[0]) in COUNTERS:
-            yield event, None if value.startswith(NOT_COUNTED) else float(value)
+            yield event, None if value.startswith(NOT_COUNTED) else float(value) * (1e6 if unit == "msec" else 1)
 
 
 def per_event(short: Counted, long: Counted) -> dict[str, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from reports.history.profile import Profile, Side
 from reports.history.text import NOTHING, human_nano, short
 
 MOST = 25  # rows of the table of functions
+NOISE = 4.0  # standard deviations that a difference must exceed; a page compares some dozens of parts
 UNCOUNTED = "the processor or the hypervisor does not offer them, or the passes were too short to count them"
 
 
@@ -115,9 +117,21 @@ def _headline(profile: Profile) -> str:
     before = _parts(baseline)
     changes = {part: parts.get(part, 0.0) - before.get(part, 0.0) for part in {*parts, *before}}
     moved = max(changes, key=lambda part: (abs(changes[part]), part))
+    if abs(changes[moved]) < NOISE * _deviation(profile, parts.get(moved, 0.0), before.get(moved, 0.0)):
+        return f"{text}; no part differs from build {short(baseline.build)} by more than the noise of the samples"
     word = "more" if changes[moved] > 0 else "less"
     what = "it" if moved == most else moved
     return f"{text}; {what} takes {human_nano(abs(changes[moved]), 's')} {word} than in build {short(baseline.build)}"
+
+
+def _deviation(profile: Profile, now: float, before: float) -> float:
+    """The standard deviation of the difference of two times in nanoseconds per event: samples are counts."""
+
+    def variance(side: Side, ns: float) -> float:
+        return ns * sum(side.stacks.values()) / side.samples if side.samples else 0.0
+
+    assert profile.baseline is not None
+    return math.sqrt(variance(profile.build, now) + variance(profile.baseline, before))
 
 
 def _parts(side: Side) -> dict[str, float]:

@@ -36,7 +36,7 @@ from tests.support.waiting import wait_for
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
 # The DAGs with a form, and the fields that a person must fill in.
-FORMS = {"import_data": {"Name": "mine"}, "speed_gate": {"Against": "HEAD"}}
+FORMS = {"import_data": {"Name": "mine"}, "speed_gate": {"Against": "HEAD"}, "profile_cell": {"Cell": "x"}}
 FORMS |= {name: {} for name in ("streaming_regression", "acknowledge_run", "retention", "back_up_history")}
 MINUTE, DELAY = 60_000, 5_000  # milliseconds
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
 
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -28,7 +29,7 @@ from infra.airflow import connections, stops
 from infra.fields import regression_of
 from reports.history import History
 from reports.metrics import Exposition
-from reports.pages import LIVE, Pages
+from reports.pages import LIVE, PROFILE_DAG, SERVED, Pages
 from reports.site import HERE
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices
@@ -188,15 +189,41 @@ async def smoke(request: Request) -> Response:
 
     Airflow's UI has no address that opens the trigger form, so this page cannot link to it.
     """
+    await _check_form(request, DAG_ID)
+    await _trigger(request, DAG_ID, {"matrix": "smoke"})
+    return RedirectResponse(f"{PREFIX}/index.html", 303)
+
+
+@app.post("/profile")
+async def profile(request: Request) -> Response:
+    """Profile a cell, for the button on its page."""
+    await _check_form(request, PROFILE_DAG)
+    fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
+    run_id, cell = fields.get("run", ""), fields.get("cell", "")
+    if not RUN_ID.fullmatch(run_id) or not served(reports().resolve(), f"{run_id}/{cell}.html").is_file():
+        raise HTTPException(404)
+    await _trigger(request, PROFILE_DAG, {"run": run_id, "cell": cell})
+    return RedirectResponse(f"{PREFIX}/{run_id}/{quote(cell)}.html", 303)
+
+
+async def _check_form(request: Request, dag_id: str) -> None:
+    """Check the form of a button.
+
+    Raises:
+        HTTPException: 403, the user may not trigger the DAG, or the form is one of another site.
+    """
+    is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    if not is_own or not await _may_trigger(request, dag_id):
+        raise HTTPException(403)
+
+
+async def _trigger(request: Request, dag_id: str, conf: dict[str, str]) -> None:
+    """Start a run of a DAG in the name of the user of a button."""
     from airflow.api.common.trigger_dag import trigger_dag
     from airflow.utils.types import DagRunTriggeredByType
 
-    is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"  # not a form of another site
-    if not is_own or not await _may_trigger(request):
-        raise HTTPException(403)
     name, by = (await login(request)).get_name(), DagRunTriggeredByType.UI
-    await run_in_threadpool(trigger_dag, DAG_ID, triggered_by=by, triggering_user_name=name, conf={"matrix": "smoke"})
-    return RedirectResponse(f"{PREFIX}/index.html", 303)
+    await run_in_threadpool(trigger_dag, dag_id, triggered_by=by, triggering_user_name=name, conf=conf)
 
 
 @app.get("/")
@@ -220,6 +247,8 @@ def page(user: Reader, path: str = "") -> Response:
         return _updating(Pages(history).refresh(target.read_text(), _queued(), datetime.now(UTC), _is_nightly_on()))
     if is_run and target.name == "index.html" and history.is_in_progress(target.parent.name):
         return _going_on(target.parent.name)  # a person has cleared the run after its end
+    if is_run and SERVED.search(text := target.read_text()):
+        return _updating(SERVED.sub(r"\1", text))
     name = "file" if FILE.fullmatch(target.name) else str(target.relative_to(root))
     policy = POLICIES.get(name) or POLICIES.get(name.partition("/")[0], OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
@@ -362,8 +391,8 @@ def _refusal(body: bytes) -> str:
     return ""
 
 
-async def _may_trigger(request: Request) -> bool:
-    """Whether the user may trigger the DAG. Airflow refuses other users, so they learn nothing about connections."""
+async def _may_trigger(request: Request, dag_id: str = DAG_ID) -> bool:
+    """Whether the user may trigger a DAG. Airflow refuses other users, so they learn nothing about connections."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 
@@ -375,7 +404,7 @@ async def _may_trigger(request: Request) -> bool:
         get_auth_manager().is_authorized_dag,
         method="POST",
         access_entity=DagAccessEntity.RUN,
-        details=DagDetails(id=DAG_ID),
+        details=DagDetails(id=dag_id),
         user=user,
     )
 
