@@ -20,8 +20,8 @@ from streaming_core.run.way import RunSpec
 
 HERTZ = 997  # a prime, so that samples do not keep in step with periodic work
 STACK_BYTES = 8192  # of a thread's stack, which a sample copies to unwind it later
-# Linux itself counts the first three; `task-clock` is in nanoseconds. The processor counts the others, if the hypervisor
-# lets it.
+# Linux itself counts the first three; `task-clock` is in nanoseconds. The processor counts the others, if the
+# hypervisor lets it.
 COUNTERS = (
     *("task-clock", "context-switches", "page-faults", "instructions", "cycles", "branch-misses", "cache-misses"),
     *("node-loads", "node-load-misses"),
@@ -42,7 +42,7 @@ def obstacle() -> str:
         return "perf is not installed; Debian's package linux-perf has it"
     lines: list[str] = []
     if Process().run(["perf", "record", "-q", "-N", "-e", "cpu-clock", "-o", os.devnull, "--", "true"], lines.append):
-        reason = next((line.strip() for line in lines if line.strip()), "no message")
+        reason = next((line for line in lines if line.rstrip(":. ") not in ("", "Error")), "no message")
         return f"perf may not sample here: {reason.rstrip(':. ')}; see kernel.perf_event_paranoid"
     return ""
 

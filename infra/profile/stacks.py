@@ -124,9 +124,8 @@ def short(symbol: str) -> str:
     `<_runtime::dataflow::frame::Dataflow<W> as _runtime::executor::Executor>::process` is `frame::Dataflow::process`.
     """
     text = re.sub(r"::\{\{closure\}\}|\{\{vtable\.shim\}\}|->", "", symbol)
-    text = re.sub(r"<impl ([^<>]|<[^<>]*>)*>::", "", text)
-    # From the inside out: the type in front of a path stays, parameters of a type go.
+    # From the inside out: the type in front of a path stays; parameters of a type and `<impl ...>` go.
     while (simple := re.sub(r"(?<![\w:])<([^<>]*?)(?: as [^<>]*)?>(?=::)|<[^<>]*>", r"\1", text)) != text:
         text = simple
-    parts = text.removeprefix("_runtime::").split("::")
-    return "::".join(part for part in parts[-SHOWN_PARTS:] if part)
+    parts = [part for part in text.removeprefix("_runtime::").split("::") if part]
+    return "::".join(parts[-SHOWN_PARTS:])

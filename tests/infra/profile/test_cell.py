@@ -20,7 +20,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
-from tests.infra.cli.conftest import home, lockstep, refused  # noqa: F401
+from tests.infra.cli.conftest import lockstep, refused
 from tests.infra.gate import measured_run
 from tests.support.programs import require
 
@@ -38,12 +38,15 @@ SLOW = """    waste = state.n
 @pytest.fixture
 def source(tmp_path) -> Path:
     app = registry.load("wc")
-    return workload.write(app, app.bind(), EVENTS, 1, tmp_path / "events").directory
+    workload.write(app, app.bind(), EVENTS, 1, tmp_path / "events")
+    return tmp_path / "events"
 
 
 @pytest.fixture(autouse=True)
-def own_lock(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch, with_compiled) -> Home:
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    monkeypatch.setenv("LOCKSTEP_HOME", str(with_compiled(tmp_path / "home")))
+    return Home(tmp_path / "home")
 
 
 @pytest.fixture
@@ -97,7 +100,7 @@ def test_difference_shows_the_slow_operator_as_more(tmp_path, source):
     assert 'fill="#e5604d"><title>count.process: ' in view.difference  # the reddest
 
 
-def test_times_of_tasks_take_the_place_of_samples(home, without_perf, capsys):  # noqa: F811
+def test_times_of_tasks_take_the_place_of_samples(home, without_perf, capsys):
     run_id, names = measured_run.make(home)
     assert lockstep("profile", names[0], "--seconds", "0.1") == 0
     out, error = capsys.readouterr()
@@ -135,20 +138,20 @@ def test_perf_that_may_not_sample_is_an_obstacle_with_its_reason(tmp_path, monke
         (["CELL", "--seconds", "0"], "--seconds"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(home, capsys, arguments, message):  # noqa: F811
+def test_bad_input_is_one_line_and_leaves_nothing(home, capsys, arguments, message):
     run_id, names = measured_run.make(home)
     assert message in refused(capsys, "profile", *[names[0] if one == "CELL" else one for one in arguments])
     assert not list(home.run(run_id).rglob(FILE))
     assert not list(home.reports.rglob("profile-*"))
 
 
-def test_removed_workload_is_refused(home, capsys):  # noqa: F811
+def test_removed_workload_is_refused(home, capsys):
     _, names = measured_run.make(home)
     shutil.rmtree(home.root / "workloads")
     assert "was removed: run its application again" in refused(capsys, "profile", names[0])
 
 
-def test_profile_that_ends_in_the_middle_leaves_nothing(home, tmp_path):  # noqa: F811
+def test_profile_that_ends_in_the_middle_leaves_nothing(home, tmp_path):
     run_id, names = measured_run.make(home)
     scratch = tmp_path / "scratch"
     scratch.mkdir()

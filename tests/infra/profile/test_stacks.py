@@ -61,11 +61,11 @@ def test_equal_stacks_count_together_and_warnings_of_perf_are_ignored():
     ("symbol", "name"),
     [
         (
-            "<_runtime::dataflow::frame::Dataflow<W> as _runtime::executor::Executor>::process",
+            "<_runtime::dataflow::frame::Dataflow<W> as x::Executor>::process",
             "frame::Dataflow::process",
         ),
         (
-            "_runtime::dataflow::pooled::lanes::<impl _runtime::dataflow::Pool<A<B>>>::run_lane",
+            "_runtime::pooled::lanes::<impl _runtime::dataflow::Pool<A<B>>>::run_lane",
             "pooled::lanes::run_lane",
         ),
         ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place"),
