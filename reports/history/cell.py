@@ -156,11 +156,16 @@ class Cell:
         """Median over the passes at peak rate."""
         return self._peak("events_per_s")
 
+    @cached_property
+    def ratios(self) -> list[float]:
+        """Speed relative to the compiled loop of each pass at peak rate, the slowest first; [] without that loop."""
+        peaks = [row for row in self.samples if row["kind"] == "peak" and row.get("loop_seconds") and row["seconds"]]
+        return sorted(row["loop_seconds"] / row["seconds"] for row in peaks)
+
     @property
     def to_loop(self) -> float | None:
         """Speed relative to the compiled loop, the median over the passes at peak rate; None without that loop."""
-        peaks = [row for row in self.samples if row["kind"] == "peak" and row.get("loop_seconds") and row["seconds"]]
-        return statistics.median(row["loop_seconds"] / row["seconds"] for row in peaks) if peaks else None
+        return statistics.median(self.ratios) if self.ratios else None
 
     @property
     def p99_us(self) -> float | None:

@@ -1,14 +1,21 @@
-"""Two runs side by side: the verdict and the speed of each cell in both."""
+"""Two runs side by side: the conditions that differ, and the verdict and the speed of each cell in both."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reports.history.cell import Cell
 from reports.history.load import History
 from reports.history.run import Run
+from reports.history.text import NOTHING, short, short_json, words
+from reports.views.cell import attempt_of
+from streaming_core.regression.comparable import Input
+from streaming_core.regression.preflight import Preflight
 
+DIGITS = 12  # of a digest of code
 LOOKED = 15  # earlier runs, searched for one that shares a cell
 
 
@@ -42,20 +49,119 @@ class Pair(NamedTuple):
             return None
         return ratios[0] / ratios[1]  # type: ignore[operator]  # neither is None
 
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The least and the greatest ratio of any pass of the one to any pass of the other; None without `faster`."""
+        if self.faster is None or not (self.one and self.one.ratios and self.other and self.other.ratios):
+            return None
+        ones, others = self.one.ratios, self.other.ratios
+        return ones[0] / others[-1], ones[-1] / others[0]
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether every pass of one run was faster than every pass of the other."""
+        return self.range is not None and not self.range[0] <= 1 <= self.range[1]
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Sorts pairs: changed verdicts, then speeds by the size of the difference, then cells of only one run."""
+        if self.one is None or self.other is None:
+            return 3, 0.0
+        if self.changed:
+            return 0, 0.0
+        return (1, -abs(math.log(self.faster))) if self.faster else (2, 0.0)
+
+
+class Condition(NamedTuple):
+    """A condition that differs between two runs: its name, and its values in both."""
+
+    name: str
+    one: str
+    other: str
+
+
+# The facts of a host that bear upon speed, as its preflight names them.
+HOST = {
+    "cpu": "processor",
+    "python": "Python",
+    "cores": "cores",
+    "sockets": "cores of each socket",
+    "quota": "cores' worth of time",
+    "isolated": "isolated cores",
+    "governor": "governor",
+    "turbo": "turbo",
+    "numa_balancing": "NUMA balancing",
+    "transparent_hugepages": "transparent huge pages",
+}
+
+
+def conditions(one: Run, other: Run) -> list[Condition]:
+    """The conditions that differ: host, processor, versions, build, inputs and request. A dash stands for unknown."""
+    ours, theirs = dict(_conditions(one)), dict(_conditions(other))
+    pairs = [Condition(name, ours.get(name, ""), theirs.get(name, "")) for name in ours | theirs]
+    return [Condition(name, a or NOTHING, b or NOTHING) for name, a, b in pairs if a != b]
+
+
+def _conditions(run: Run) -> Iterator[tuple[str, str]]:
+    """Name and value of each condition of a run. A value that cells or hosts do not share lists all of theirs."""
+    yield "host", _listed(run.hosts)
+    ran = [attempt.report.get("host", {}) for cell in run.cells if (attempt := attempt_of(run, cell))]
+    for field, name in HOST.items():
+        yield name, _of_hosts(run.preflights, field) or _of_cells(ran, field)
+    yield "kernel", _of_cells(ran, "kernel")
+    engines = [host["engine"] for host in ran if "engine" in host]
+    for system in sorted({engine["system"] for engine in engines}):
+        yield system, _listed(words(engine | {"system": None}) for engine in engines if engine["system"] == system)
+    yield "build", _listed(short(cell.facts["build"]) for cell in run.cells if cell.facts.get("build"))
+    for app in sorted({cell.spec.app for cell in run.cells}):
+        cells = [cell for cell in run.cells if cell.spec.app == app]
+        yield (
+            f"code of {app}",
+            _listed(cell.facts["code_digest"][:DIGITS] for cell in cells if cell.facts.get("code_digest")),
+        )
+        yield f"input of {app}", _listed(_input(cell.input) for cell in cells if cell.input)
+    yield "matrix", run.matrix
+    for field, value in run.plan.get("regression", {}).items():
+        yield f"request: {field.replace('_', ' ')}", short_json(value)
+
+
+def _of_hosts(preflights: list[Preflight], field: str) -> str:
+    """A fact of the hosts; if there are several, each with the name of its host."""
+    values = [(one.host, getattr(one, field)) for one in preflights]
+    texts = [(host, ("off", "on")[value] if isinstance(value, bool) else words(value)) for host, value in values]
+    return _listed(f"{host}: {text}" if len(preflights) > 1 else text for host, text in texts if text)
+
+
+def _of_cells(hosts: list[dict[str, Any]], field: str) -> str:
+    """A fact in the reports of cells, about the hosts that ran them."""
+    return _listed(str(host[field]) for host in hosts if host.get(field))
+
+
+def _input(taken: Input) -> str:
+    """`100,000 events, seed 1, {"skew":0.6}`."""
+    seed = taken.content if taken.seed is None else f"seed {taken.seed}"
+    return ", ".join(filter(None, [taken.text, seed, taken.params if taken.params != "{}" else ""]))
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return "; ".join(sorted(set(texts)))
+
 
 @dataclass(frozen=True)
 class Beside:
-    """A run and another: the cells of the one in its order, then those that only the other has."""
+    """A run and another: the conditions that differ, and the cells, the greatest difference first."""
 
     one: Run
     other: Run
     pairs: list[Pair]
+    conditions: list[Condition]
 
     @classmethod
     def of(cls, one: Run, other: Run) -> Beside:
         """Any two runs: cells of the same name are executed in the same way."""
         pairs = [Pair(cell, other.cell(cell.name)) for cell in one.cells]
-        return cls(one, other, pairs + [Pair(None, cell) for cell in other.cells if one.cell(cell.name) is None])
+        pairs += [Pair(None, cell) for cell in other.cells if one.cell(cell.name) is None]
+        return cls(one, other, sorted(pairs, key=lambda pair: pair.rank), conditions(one, other))
 
     @property
     def sentence(self) -> str:

@@ -38,6 +38,7 @@ MEANINGS = {
     "pass": "One execution of all events: the verified one, then repetitions at peak rate.",
     "passes": "How often the pass repeated the events, so that it takes long enough to measure.",
     "predicted": "Events per second that the plan's model predicts.",
+    "range of the ratio": "The least and the greatest ratio of any pass of one run to any pass of the other.",
     "ratio": "The left run's ratio to the compiled loop, divided by the right run's.",
     "red since": "The first run of the unbroken series in which the cell is red.",
     "would be found": "The smallest slowdown that Lockstep detects within three nights, in nine of ten cases.",

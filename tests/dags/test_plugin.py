@@ -97,11 +97,12 @@ LINKS = {"link.html": "../secret.html", "folder": "..", "index/index.html": "../
 LINKS["circle.html"] = "circle.html"
 
 
+COMPARE = f"compare?run={RUN}&other={past_runs.RUN_IDS[0]}"
 DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
 
 
 @pytest.mark.parametrize(
-    "path", [*PAGES, *DOCS, "docs", "metrics", "nothing.html", "..%2fsecret.html", "run/manual__x"]
+    "path", [*PAGES, *DOCS, COMPARE, "docs", "metrics", "nothing.html", "..%2fsecret.html", "run/manual__x"]
 )
 def test_anonymous_request_gets_no_content(server, path):
     server.cookies.clear()
@@ -129,7 +130,8 @@ def test_login_shows_the_pages_under_a_strict_policy(get, path):
     assert answer.status_code == 200
     policy = policy_of(answer)
     # What is not named is what default-src says: no frame, no worker, no connection, and but for dbt no script.
-    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["default-src"] == policy["base-uri"] == "'none'"
+    assert policy["form-action"] == ("'self'" if path == "runs.html" else "'none'"), "the form that compares two runs"
     assert "http" not in answer.headers["content-security-policy"], "nothing from elsewhere"
     assert ("frame-src" in policy) == (path == "dbt/index.html"), "the frame around dbt's page"
     if path == "dbt/docs.html":
@@ -166,7 +168,7 @@ def test_missing_documentation_says_how_to_build_it(get, tmp_path, monkeypatch):
     assert get("/lockstep/docs/tutorial.html").status_code == 404
 
 
-@pytest.mark.parametrize("path", [*PAGES, *DOCS, "nothing.html", "run/manual__x", "%00"])
+@pytest.mark.parametrize("path", [*PAGES, *DOCS, COMPARE, "nothing.html", "run/manual__x", "%00"])
 @pytest.mark.parametrize("login", [True, False])
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_every_answer_has_security_headers(server, token, path, login, method):
@@ -188,6 +190,21 @@ def test_run_can_be_compared_with_any_earlier_run(get):
     for one, other in ((last, "20000101T000000Z-00000000"), ("20000101T000000Z-00000000", last)):
         answer = get(f"/lockstep/{one}/beside-{other}.html")
         assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
+
+
+def test_form_compares_any_two_runs(get):
+    page = get("/lockstep/runs.html")
+    assert '<form method="get" action="compare">' in page.text
+    assert policy_of(page)["form-action"] == "'self'"
+    assert "script-src" not in policy_of(page)
+    one, other = past_runs.RUN_IDS[1], past_runs.RUN_IDS[3]
+    assert page.text.count(f'<option value="{one}"') == 2
+    answer = get(f"/lockstep/compare?run={one}&other={other}")
+    assert answer.headers["location"] == f"/lockstep/{one}/beside-{other}.html"
+    assert "Conditions that differ" in get(answer.headers["location"]).text
+    for bad in ("%0d%0aX: y", "../secret", "//example.org", ""):
+        assert get(f"/lockstep/compare?run={bad}&other={other}").status_code == 404
+    assert get(f"/lockstep/compare?run={one}").status_code == 422
 
 
 # Encoded, because clients resolve plain dots themselves.

@@ -30,7 +30,7 @@ from infra.fields import regression_of
 from reports.history import History
 from reports.metrics import Exposition
 from reports.pages import LIVE, PROFILE_DAG, SERVED, Pages
-from reports.site import HERE
+from reports.site import HERE, beside_name
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices
 from streaming_core.regression.home import RUN_ID, new_run_id
@@ -53,8 +53,8 @@ KINDS = {
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
 OWN = f"{_NOTHING}; style-src 'self'"
 _LIVE = base64.b64encode(hashlib.sha256(LIVE.encode()).digest()).decode()
-UPDATING = f"{OWN}; script-src 'sha256-{_LIVE}'; connect-src 'self'"
-FIRST = OWN.replace("form-action 'none'", "form-action 'self'")  # the page before the first run has a button
+UPDATING = f"; script-src 'sha256-{_LIVE}'; connect-src 'self'"
+WITH_FORM = OWN.replace("form-action 'none'", "form-action 'self'")  # the first page starts a run, another compares two
 POLICIES = {
     "data_docs": f"{_NOTHING}; style-src 'self' 'unsafe-inline'",
     "file": f"{_NOTHING}; style-src 'unsafe-inline'",
@@ -183,6 +183,14 @@ def metrics(request: Request, user: Reader) -> Response:
     return Response(text, media_type=kind)
 
 
+@app.get("/compare")
+def compare(run: str, other: str, user: Reader) -> Response:
+    """Redirect to the page of two runs side by side, for the form of the list of runs."""
+    if not RUN_ID.fullmatch(run) or not RUN_ID.fullmatch(other):
+        raise HTTPException(404)
+    return RedirectResponse(f"{PREFIX}/{run}/{beside_name(other)}")
+
+
 @app.post("/smoke")
 async def smoke(request: Request) -> Response:
     """Start a run of the matrix `smoke`, for the button of the page before the first run.
@@ -273,8 +281,8 @@ def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
 
 
 def _updating(text: str) -> Response:
-    """A page that may have the script which updates it while runs are in progress, or a button."""
-    policy = UPDATING if LIVE in text else FIRST if "<form" in text else OWN
+    """A page that may have the script which updates it while runs are in progress, or a form."""
+    policy = (WITH_FORM if "<form" in text else OWN) + (UPDATING if LIVE in text else "")
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
