@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.checkout import ROOT
-from infra.reference import applications, command_line, dbt, from_sql, warehouse
+from infra.reference import api, applications, command_line, dbt, from_sql, warehouse
 from streaming_core.engines.contract import Manifest, Report, Task
 
 # Name of a reference page -> the module that writes it. People write the other pages; a test asserts their names.
-PAGES = {"applications": applications, "command-line": command_line, "warehouse": warehouse}
+PAGES = {"api": api, "applications": applications, "command-line": command_line, "warehouse": warehouse}
 
 
 def files(root: Path = ROOT) -> dict[Path, str]:

@@ -98,11 +98,12 @@ LINKS["circle.html"] = "circle.html"
 
 
 COMPARE = f"compare?run={RUN}&other={past_runs.RUN_IDS[0]}"
+API = ["api/runs", f"api/runs/{RUN}", "api/cells/x/history", "api/openapi.json", "api/nothing"]
 DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
 
 
 @pytest.mark.parametrize(
-    "path", [*PAGES, *DOCS, COMPARE, "docs", "metrics", "nothing.html", "..%2fsecret.html", "run/manual__x"]
+    "path", [*PAGES, *DOCS, *API, COMPARE, "docs", "metrics", "nothing.html", "..%2fsecret.html", "run/manual__x"]
 )
 def test_anonymous_request_gets_no_content(server, path):
     server.cookies.clear()
@@ -168,7 +169,7 @@ def test_missing_documentation_says_how_to_build_it(get, tmp_path, monkeypatch):
     assert get("/lockstep/docs/tutorial.html").status_code == 404
 
 
-@pytest.mark.parametrize("path", [*PAGES, *DOCS, COMPARE, "nothing.html", "run/manual__x", "%00"])
+@pytest.mark.parametrize("path", [*PAGES, *DOCS, *API, COMPARE, "nothing.html", "run/manual__x", "%00"])
 @pytest.mark.parametrize("login", [True, False])
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_every_answer_has_security_headers(server, token, path, login, method):
@@ -270,9 +271,21 @@ def test_trigger_with_an_invalid_field_starts_nothing_and_says_so_in_one_line(tr
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
-def test_pages_are_read_only(server, token, method):
-    answer = getattr(server, method)("/lockstep/index.html", headers={"Cookie": f"_token={token}"})
+@pytest.mark.parametrize("path", ["index.html", *API])
+def test_pages_and_data_are_read_only(server, token, method, path):
+    answer = getattr(server, method)(f"/lockstep/{path}", headers={"Cookie": f"_token={token}"})
     assert answer.status_code == 405
+
+
+def test_data_has_the_login_and_the_refusals_of_the_pages_as_json(server, get, token):
+    assert [one["run_id"] for one in get("/lockstep/api/runs?limit=2").json()] == past_runs.RUN_IDS[:-3:-1]
+    server.cookies.clear()
+    bearer = server.get(f"/lockstep/api/runs/{RUN}", headers={"Authorization": f"Bearer {token}"})
+    assert bearer.json()["run_id"] == RUN
+    server.cookies.clear()
+    assert server.get("/lockstep/api/runs").json() == {"detail": "Log in to Airflow to see this page."}
+    assert get("/lockstep/api/runs/nosuch").json() == {"detail": "there is no run 'nosuch'"}
+    assert get("/lockstep/api/openapi.json").json()["servers"] == [{"url": "/lockstep"}]
 
 
 def test_airflow_run_links_to_its_report(get):

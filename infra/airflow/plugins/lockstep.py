@@ -1,4 +1,4 @@
-"""Lockstep in Airflow's UI: its pages behind Airflow's login, a menu entry, and a tab on every run.
+"""Lockstep in Airflow's UI: its pages and results behind Airflow's login, a menu entry, and a tab on every run.
 
 The pages are files below LOCKSTEP_HOME/reports. Every user that may see the DAG's runs may read them. Their security
 policy lets them load nothing from other sites, and send nothing. Handlers that read files are plain functions, because
@@ -25,7 +25,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra import checkout
-from infra.airflow import connections, stops
+from infra.airflow import api, connections, stops
 from infra.fields import regression_of
 from reports.history import History
 from reports.metrics import Exposition
@@ -123,6 +123,7 @@ def reader(user: Annotated[Any, Depends(login)]) -> Any:
 
 Reader = Annotated[object, Depends(reader)]
 app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, openapi_url=None)
+app.include_router(api.router, dependencies=[Depends(reader)])
 exposition = Exposition()
 
 
@@ -142,6 +143,9 @@ async def refuse(request: Request, error: HTTPException) -> Response:
         from airflow.api_fastapi.app import get_auth_manager
 
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status_code=302)
+    if f"{api.PREFIX}/" in request.url.path:
+        detail = error.detail if error.status_code == 404 else REFUSALS.get(error.status_code, error.detail)
+        return JSONResponse({"detail": detail}, error.status_code)
     return _page(REFUSALS.get(error.status_code, str(error.detail)), error.status_code)
 
 
