@@ -11,6 +11,7 @@
 # %%
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ import duckdb
 import vl_convert
 
 parser = argparse.ArgumentParser(description="Draw the speed of a cell over its runs.")
-parser.add_argument("--home", default=".lockstep", help="The LOCKSTEP_HOME to read.")
+parser.add_argument("--home", default=os.environ.get("LOCKSTEP_HOME", ".lockstep"), help="The LOCKSTEP_HOME to read.")
 parser.add_argument("--cell", help="The name of the cell; by default the one with the most runs.")
 parser.add_argument("--out", default="trend.svg", help="The picture to write.")
 in_notebook = "ipykernel" in sys.modules
@@ -29,8 +30,8 @@ if not any(raw.glob("cells/run_id=*/*.parquet")):
     parser.error(f"{options.home} holds no results: run `lockstep run`, or name another folder with --home")
 
 # %% [markdown]
-# A row for each run and cell: the median, the slowest and the fastest pass at peak rate. Red cells stay in, because a
-# wrong result has a speed too; the picture gives each verdict a color.
+# A row for each run and cell, without bounds: the median, the slowest and the fastest pass at peak rate. Red cells stay
+# in, because a wrong result has a speed too; the picture gives each verdict a color.
 
 # %%
 SPEEDS = """
@@ -38,7 +39,7 @@ SPEEDS = """
            median(s.events_per_s) as median, min(s.events_per_s) as slowest, max(s.events_per_s) as fastest
     from read_parquet($cells, hive_partitioning = false) as c
     join read_parquet($samples, hive_partitioning = false) as s using (run_id, cell)
-    where s.kind = 'peak'
+    where s.kind = 'peak' and not c.is_bound
     group by all
     order by c.run_id
 """
@@ -49,7 +50,7 @@ runs = Counter(row["cell"] for row in speeds)
 cell = options.cell or max(sorted(runs), key=runs.__getitem__, default="")
 trend = [row for row in speeds if row["cell"] == cell]
 if not trend:
-    parser.error(f"no run measured the cell {cell!r}; the pages of cells show their names")
+    parser.error(f"no run measured the cell {cell!r}; `lockstep report` lists the cells of runs")
 
 # %% [markdown]
 # The picture. A notebook shows it with tooltips; a script writes it as SVG.

@@ -24,11 +24,11 @@ from tests.support.sshd import Sshd
 pytestmark = pytest.mark.e2e
 # `make test` follows these pages, which need neither Airflow nor Spark. All pages take a quarter of an hour, so only
 # `make test-full` follows the others.
-QUICK = {"back-up-the-history", "free-disk-space", "resume-a-long-run"}
+QUICK = {"back-up-the-history", "free-disk-space", "read-results-as-data", "resume-a-long-run"}
 # Pages whose ```console blocks are runs, or repeat what other tests show. Those of other pages need another machine, a
 # login or root.
 WITH_RUNS = {"choose-a-plan", "import-data", "run-a-regression", "run-one-application", "write-windows"}
-WITH_HISTORY = {"back-up-the-history"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
+WITH_HISTORY = {"back-up-the-history", "read-results-as-data"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
 WITH_DOWNLOADS = {"bring-an-engine"}
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}
