@@ -20,6 +20,9 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `docs/index.html` | how to build the documentation; Airflow shows the site itself there | |
 | `dbt/index.html` | the frame around dbt's documentation, `dbt/docs.html` | |
 
+In a browser, charts.js draws the history of a cell and the curve over threads anew, with tooltips and links; without
+the script, their pictures stay.
+
 Pages in a file are the same whenever they are read. Only the parts between `<!--now ...-->` and `<!--/now-->` of the
 overview and the list of runs change: the server renders them for each request. While runs are in progress, it adds
 the script `live.js`, which updates the page. It also shows what stands between `<!--served` and `served-->`.
@@ -40,7 +43,7 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from reports import times
-from reports.charts import series
+from reports.charts import script, series
 from reports.history.cell import Cell
 from reports.history.load import MOST_RUNS, History
 from reports.history.profile import Profile
@@ -132,6 +135,8 @@ class Pages:
             file_name=file_name,
             figure_of=outcome.figure,
             spark=self._sparkline,
+            integrity=script.integrity,
+            script="",
             project=TITLE,
             dag_id=DAG_ID,
             profile_dag=PROFILE_DAG,
@@ -267,13 +272,16 @@ class Pages:
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         points = self.speed.history_of(cell)
+        drawn = self.speed.draw_history(points) if len(points) > 1 else None
         return self.render(
             "cell.html",
             Place("../"),
             CellView.of(run, cell),
             run=run,
             points=points[::-1],
-            chart=_history_href(cell) if len(points) > 1 else None,
+            chart=_history_href(cell),
+            drawn=drawn,
+            script=script.name() if drawn else "",
             host=cell.facts.get("host"),
             most=MOST_POINTS,
             profile=profile_name(cell.name) if Profile.read(run.attempts(cell)) else None,
@@ -285,8 +293,10 @@ class Pages:
 
     def cell_chart(self, cell: Cell) -> dict[str, str]:
         """The history of a cell as SVG, by its path below the reports; {} if there is only one run."""
+        from reports.charts import vega
+
         points = self.speed.history_of(cell)
-        return {_history_href(cell): self.speed.draw_history(points)} if len(points) > 1 else {}
+        return {_history_href(cell): vega.svg(self.speed.draw_history(points))} if len(points) > 1 else {}
 
     def performance(self, run: Run | None = None) -> tuple[str, dict[str, str]]:
         """A performance page and its charts: HTML, and SVG by path below the reports.
@@ -307,7 +317,9 @@ class Pages:
             headline = "No run has been measured yet"
         place = Place("../" if run else "", "Performance")
         view: dict[str, Any] = {"headline": headline, "run": shown, "own": run.run_id if run else ""}
+        has_drawn = any(chart.drawn for section in drawing.sections for chart in section.charts)
         view |= {"sections": drawing.sections, "engines": compared, "charts": cards}
+        view["script"] = script.name() if has_drawn else ""
         view |= self._measured(shown, why, is_own=run is not None) if shown else {}
         return self.render("performance.html", place, **view), drawing.svgs | pictures
 

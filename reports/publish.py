@@ -13,6 +13,7 @@ from typing import Any
 
 from jobs.command import run_stage
 from reports.attachment import attachment
+from reports.charts import script
 from reports.history.load import History
 from reports.history.profile import Profile
 from reports.history.run import Run
@@ -90,6 +91,8 @@ def performance(home: Home, pages: Pages | None = None) -> None:
     page, svgs = pages.performance()
     latest = pages.history.latest()
     files = {STYLE: (HERE / STYLE).read_text(), **svgs, "performance.html": page}
+    if pages.speed.runs:
+        files[script.name()] = script.text()
     files |= dict.fromkeys((DOCS, GLOSSARY), pages.docs())  # a reader of files has no documentation site beside them
     files["inputs.html"] = pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs")
     _write(home, files.items())

@@ -73,7 +73,7 @@ def draw(points: Values, plot: dict[str, Any], numbers: Mapping[str, int], size:
     """
     chart = _Chart.of(points, plot, numbers)
     layers = {"parts": _stacked_bars, "bar": _bars, "point": _scatter}.get(plot["kind"], _curves)(chart)
-    return vega.svg(chart.values, layers, size)
+    return vega.svg(vega.chart(chart.values, layers, size))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The charts of runs: curves over threads, latency, the history over builds, and ratios over runs.
 
 Every function takes rows of one mart, and the names of all strategies of the page, so that a strategy keeps its colour.
+A row may have `facts` by name, and the `href` of a page below the reports: in a browser, its point shows the facts and
+leads there.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from reports.history.text import short
 PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}  # by how people write them
 
 
-def throughput(rows: list[dict], strategies: list[str]) -> str:
+def throughput(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Events per second by threads, one line per strategy, a bar from the slowest to the fastest pass.
 
     Args:
@@ -36,10 +38,10 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
         for row in rows
     ]
     colour = _colour(strategies) | {"condition": {"test": "!datum.is_judged", "value": vega.INK}}
-    return vega.svg(values, _curve(values, _rate, colour, _shape(strategies)))
+    return vega.chart(values, _curve(values, _rate, colour, _shape(strategies)))
 
 
-def scaling(rows: list[dict], strategies: list[str]) -> str:
+def scaling(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Ratios to the compiled loop by threads, one line per strategy.
 
     Args:
@@ -47,12 +49,15 @@ def scaling(rows: list[dict], strategies: list[str]) -> str:
         strategies: all strategies of the page, for the colours.
     """
     values = [
-        _pick(row, "strategy", "threads", "socket", median="to_loop", low="to_loop", high="to_loop") for row in rows
+        _pick(row, "strategy", "threads", "socket", median="to_loop", low="to_loop", high="to_loop") | _facts(row)
+        for row in rows
     ]
-    return vega.svg(values, _curve(values, partial(_ratio, "times the loop"), _colour(strategies), _shape(strategies)))
+    return vega.chart(
+        values, _curve(values, partial(_ratio, "times the loop"), _colour(strategies), _shape(strategies))
+    )
 
 
-def speedups(rows: list[dict], strategies: list[str]) -> str:
+def speedups(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Speedups of the most threads over one thread, over runs, one line per strategy.
 
     Args:
@@ -61,7 +66,7 @@ def speedups(rows: list[dict], strategies: list[str]) -> str:
     """
     values = [_pick(row, "strategy", "run_id", median="speedup") for row in rows]
     encoding = {"x": _over_runs(rows), "y": _ratio("speedup", "median"), "color": _colour(strategies)}
-    return vega.svg(values, _line(encoding, encoding | {"shape": _shape(strategies)}))
+    return vega.chart(values, _line(encoding, encoding | {"shape": _shape(strategies)}))
 
 
 def _curve(values: list[dict], y: Callable[[str], dict], colour: dict, shape: dict) -> list[dict]:
@@ -98,13 +103,13 @@ def _curve(values: list[dict], y: Callable[[str], dict], colour: dict, shape: di
         },
         {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y("median"), "color": colour}},
         {
-            "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-            "encoding": {"x": x, "y": y("median"), "color": colour, "shape": shape},
+            **_points(45),
+            "encoding": {"x": x, "y": y("median"), "color": colour, "shape": shape, **_tooltip(values)},
         },
     ]
 
 
-def latency(rows: list[dict], strategies: list[str]) -> str:
+def latency(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Latency percentiles on a logarithmic scale, one line per strategy and thread count.
 
     Args:
@@ -148,10 +153,10 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
     }
     plain = {name: value for name, value in encoding.items() if name != "strokeDash"}
     plain |= {"shape": _shape(strategies)}
-    return vega.svg(values, _line(encoding, plain))
+    return vega.chart(values, _line(encoding, plain))
 
 
-def history(rows: list[dict], strategies: list[str]) -> str:
+def history(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Events per second over builds: a point per run, and a line per strategy through the medians of the builds.
 
     Args:
@@ -160,7 +165,8 @@ def history(rows: list[dict], strategies: list[str]) -> str:
     """
     order = list(dict.fromkeys(short(row["build"]) for row in rows))
     values = [
-        _pick(row, "strategy", "series", median="median_events_per_s") | {"build": short(row["build"])} for row in rows
+        _pick(row, "strategy", "series", median="median_events_per_s") | {"build": short(row["build"])} | _facts(row)
+        for row in rows
     ]
     x = {
         "field": "build",
@@ -172,10 +178,11 @@ def history(rows: list[dict], strategies: list[str]) -> str:
     }
     encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies)}
     middle = encoding | {"y": _rate("median") | {"aggregate": "median"}, "detail": {"field": "series"}}
-    return vega.svg(values, _line(middle, encoding | {"shape": _shape(strategies)}))
+    points = encoding | {"shape": _shape(strategies)} | _tooltip(values)
+    return vega.chart(values, _line(middle, points))
 
 
-def speed(rows: list[dict], strategies: list[str]) -> str:
+def speed(rows: list[dict], strategies: list[str]) -> vega.Specification:
     """Ratios to the compiled loop over runs, one line per strategy, a bar where a change is said to have begun.
 
     Args:
@@ -193,15 +200,32 @@ def speed(rows: list[dict], strategies: list[str]) -> str:
     layers = _line(encoding, points)
     bar = {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "description": "change"}
     layers += [{"data": {"values": marks}, "mark": bar, "encoding": bars}] if marks else []
-    return vega.svg(values, layers)
+    return vega.chart(values, layers)
 
 
 def _line(encoding: dict, points: dict) -> list[dict]:
     """A line, and its points, which are encoded apart."""
     return [
         {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
-        {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
+        {**_points(30), "encoding": points},
     ]
+
+
+def _points(size: int) -> dict:
+    """The mark of points; charts.js knows them by the name."""
+    return {"name": "points", "mark": {"type": "point", "filled": True, "size": size, "opacity": 1}}
+
+
+def _facts(row: dict) -> dict:
+    """The facts and the link of the point of a row."""
+    return _pick(row, "facts", "href") if "facts" in row else {}
+
+
+def _tooltip(values: list[dict]) -> dict:
+    """The encoding of the tooltip, if the points have facts."""
+    names = values[0].get("facts", {}) if values else {}
+    tooltip = [{"field": f"facts.{name}", "title": name, "type": "nominal"} for name in names]
+    return {"tooltip": tooltip} if tooltip else {}
 
 
 def _over_runs(rows: list[dict]) -> dict:

@@ -26,8 +26,13 @@ WIDTH, HEIGHT = 250, 170
 _pictures: dict[str, str] = {}  # by mark
 
 
-def svg(values: list[dict[str, Any]], layers: list[dict[str, Any]], size: tuple[int, int] = (WIDTH, HEIGHT)) -> str:
-    """Draw a chart.
+Specification = dict[str, Any]  # of Vega-Lite
+
+
+def chart(
+    values: list[dict[str, Any]], layers: list[dict[str, Any]], size: tuple[int, int] = (WIDTH, HEIGHT)
+) -> Specification:
+    """The specification of a chart.
 
     Args:
         values: the data of all layers that have none of their own.
@@ -52,7 +57,7 @@ def svg(values: list[dict[str, Any]], layers: list[dict[str, Any]], size: tuple[
         "tickColor": INK,
         "tickOpacity": 0.4,
     }
-    specification = {
+    return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "background": None,
         "width": size[0],
@@ -61,7 +66,6 @@ def svg(values: list[dict[str, Any]], layers: list[dict[str, Any]], size: tuple[
         "layer": layers,
         "config": {"axis": {**text, **lines}, "legend": {**text, "orient": "bottom"}, "view": {"stroke": None}},
     }
-    return _draw(json.dumps(specification))
 
 
 def look(field: str, names: list[str], looks: list) -> dict[str, Any]:
@@ -77,9 +81,10 @@ def reuse(pictures: Iterable[str]) -> None:
             _pictures[mark[0]] = picture
 
 
-def _draw(specification: str) -> str:
-    """The picture of a specification. It contains a digest of the specification, the themes and the library."""
-    mark = f"<!-- {digest_of([specification, THEMES, version('vl-convert-python')])} -->"
+def svg(specification: Specification) -> str:
+    """The picture of a chart. It contains a digest of the specification, the themes and the library."""
+    text = json.dumps(specification)
+    mark = f"<!-- {digest_of([text, THEMES, version('vl-convert-python')])} -->"
     if mark not in _pictures:
-        _pictures[mark] = vl_convert.vegalite_to_svg(specification).replace(">", f">{mark}{THEMES}", 1)
+        _pictures[mark] = vl_convert.vegalite_to_svg(text).replace(">", f">{mark}{THEMES}", 1)
     return _pictures[mark]

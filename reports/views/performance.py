@@ -21,7 +21,7 @@ from reports.history.gate import Gate
 from reports.history.load import MOST_RUNS, History, Row
 from reports.history.run import Run
 from reports.history.speed import Speed, counts
-from reports.history.text import human_rate, matrix_text, named
+from reports.history.text import NOTHING, human_rate, matrix_text, named, short
 from reports.site import slug
 from reports.times import started
 from reports.views.engines import Comparison
@@ -37,11 +37,19 @@ LATENCIES = {"processing": "Processing latency", "end_to_end": "End-to-end laten
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its title, what it is about (application, events, host), and its file below the reports."""
+    """A chart.
+
+    Attributes:
+        title: its title.
+        about: what it is about: application, events, host.
+        href: its picture, a file below the reports.
+        drawn: its specification if a browser draws it; None if it is a picture only.
+    """
 
     title: str
     about: str
     href: str
+    drawn: dict | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,8 @@ class Measured:
         return f"{self.started}, {name}" if name else self.started
 
 
-Draw = Callable[[list[Row], list[str]], str]
+Draw = Callable[[list[Row], list[str]], dict]
+DRAWN = "scaling"  # the chart of a section that a browser draws
 
 
 class _Group(NamedTuple):
@@ -252,11 +261,28 @@ class Performance:
         pairs = zip(rows, speeds, strict=True)
         return [Point(row, speed.to_loop if speed and speed.is_judged else None) for row, speed in pairs]
 
-    def draw_history(self, points: list[Point]) -> str:
-        """The history of a cell as SVG."""
+    def draw_history(self, points: list[Point]) -> dict:
+        """The specification of the history of a cell. A point leads to its run."""
         from reports.charts import runs
 
-        return runs.history([point.row for point in points][-MOST_POINTS:], self.strategies)
+        rows = [self._with_facts(point.row, "index.html") for point in points[-MOST_POINTS:]]
+        return runs.history(rows, self.strategies)
+
+    def _with_facts(self, row: Row, page: str) -> Row:
+        """A row of the mart `throughput` with what its point says, and the page of its run that it leads to."""
+        speed = self._history.speeds.get((row["run_id"], row["cell"]))
+        facts = {
+            "night": started(row["run_id"]),
+            "build": short(row["build"]),
+            "strategy": row["strategy"],
+            "threads": str(row["threads"]),
+            "events/s": human_rate(row["median_events_per_s"]),
+            "slowest to fastest": f"{human_rate(row['min_events_per_s'])} to {human_rate(row['max_events_per_s'])}",
+            "\u00d7 loop": f"{speed.to_loop:.3g}" if speed and speed.is_judged and speed.to_loop else NOTHING,
+            "speed": speed.text if speed else NOTHING,
+            "change": speed.interval if speed and speed.interval else NOTHING,
+        }
+        return row | {"facts": facts, "href": f"{row['run_id']}/{page}"}
 
     def _groups(self, run: Run) -> Iterator[_Group]:
         """The rows of a run by application, events and host."""
@@ -273,12 +299,16 @@ class Performance:
 
     def _section(self, svgs: dict[str, str], run: Run, group: _Group) -> Section:
         """The section of a group; adds its charts to `svgs`."""
+        from reports.charts import vega
+
         rows = group.rows
         charts = []
         for name, title, draw, chosen in self._charts(run, rows):
             href = f"{run.run_id}/charts/{name}-{slug(group.place)}.svg"
-            svgs[href] = draw(chosen, self.strategies)
-            charts.append(Chart(title, f"{group.app}, {group.about}", href))
+            specification = draw(chosen, self.strategies)
+            svgs[href] = vega.svg(specification)
+            drawn = specification if name == DRAWN else None
+            charts.append(Chart(title, f"{group.app}, {group.about}", href, drawn))
         fastest = "no speed has a verdict yet"
         if judged := [row for row in rows if self._is_judged(row)]:
             best = max(judged, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
@@ -297,9 +327,13 @@ class Performance:
         ends = _sockets(run, rows[0]["host"])
         curve = [row | {"is_judged": self._is_judged(row), "socket": ends.get(row["threads"])} for row in rows]
         yield "throughput", "Throughput by threads", runs.throughput, curve
-        ratios = [row | {"to_loop": ratio} for row in curve if row["is_judged"] and (ratio := self._to_loop(row))]
+        ratios = [
+            self._with_facts(row | {"to_loop": ratio}, f"{row['cell']}.html")
+            for row in curve
+            if row["is_judged"] and (ratio := self._to_loop(row))
+        ]
         if len({row["threads"] for row in ratios}) > 1:
-            yield "scaling", "Ratio to the compiled loop by threads", runs.scaling, ratios
+            yield DRAWN, "Ratio to the compiled loop by threads", runs.scaling, ratios
             most, speedups = self._speedups(run, ratios)
             if len({row["run_id"] for row in speedups}) > 1:
                 yield "speedups", f"Speedup of {most} threads over runs", runs.speedups, speedups

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from infra import checkout
 from infra.airflow import api, connections, stops
 from infra.fields import regression_of
+from reports.charts import script
 from reports.history import History
 from reports.metrics import Exposition
 from reports.pages import LIVE, PROFILE_DAG, SERVED, Pages
@@ -47,7 +48,7 @@ KINDS = {
 }
 # The policy of each file or folder below the reports. The pages show rows of data. Airflow's UI frames them with
 # its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids scripts, but for
-# the one script of a page that updates itself, named by its digest. The pages
+# two, each named by its digest: the one of a page that updates itself, and the one that draws charts. The pages
 # of Great Expectations, and a run as one file, have inline styles. dbt's page is a script. Its frame is a sandbox with
 # its own origin, which has no access to the login or the page around it, and can send nothing.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
@@ -238,6 +239,17 @@ async def _trigger(request: Request, dag_id: str, conf: dict[str, str]) -> None:
     await run_in_threadpool(trigger_dag, dag_id, triggered_by=by, triggering_user_name=name, conf=conf)
 
 
+@app.get("/{name}.js")
+def script_of_charts(name: str, user: Reader) -> Response:
+    """The script that draws charts. It holds no results, and its name has its digest, so a browser may keep it."""
+    target = reports() / f"{name}.js"
+    if not script.NAME.fullmatch(target.name) or not target.is_file():
+        raise HTTPException(404)
+    return FileResponse(
+        target, media_type=SITE_KINDS[".js"], headers={"Cache-Control": "private, immutable, max-age=31536000"}
+    )
+
+
 @app.get("/")
 @app.get("/{path:path}")
 def page(user: Reader, path: str = "") -> Response:
@@ -263,7 +275,15 @@ def page(user: Reader, path: str = "") -> Response:
         return _updating(SERVED.sub(r"\1", text))
     name = "file" if FILE.fullmatch(target.name) else str(target.relative_to(root))
     policy = POLICIES.get(name) or POLICIES.get(name.partition("/")[0], OWN)
+    if target.name == "performance.html" or (is_run and target.suffix == ".html" and "." in target.stem):
+        policy = _drawing(root)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
+
+
+def _drawing(root: Path) -> str:
+    """The policy of the page of a cell, or of a performance page: it may load the scripts that draw its charts."""
+    sources = script.sources(root)
+    return f"{OWN}; script-src {sources}" if sources else OWN
 
 
 def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
