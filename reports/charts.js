@@ -23,6 +23,8 @@ const reach = (place) => {
     });
   });
 };
+// vega-tooltip takes this element; its own would be outside of every landmark.
+document.querySelector("main").append(Object.assign(document.createElement("div"), { id: "vg-tooltip-element" }));
 document.querySelectorAll(".chart").forEach(async (chart) => {
   const picture = chart.querySelector("img"), place = document.createElement("div");
   const { $schema, ...drawn } = JSON.parse(chart.querySelector("script").textContent);

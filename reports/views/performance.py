@@ -272,7 +272,7 @@ class Performance:
         """A row of the mart `throughput` with what its point says, and the page of its run that it leads to."""
         speed = self._history.speeds.get((row["run_id"], row["cell"]))
         facts = {
-            "night": started(row["run_id"]),
+            "run": started(row["run_id"]),
             "build": short(row["build"]),
             "strategy": row["strategy"],
             "threads": str(row["threads"]),

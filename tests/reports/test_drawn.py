@@ -12,12 +12,13 @@ from reports.history import History, human_rate
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
+from tests.support.accessibility import THEMES, violations_here
 from tests.support.browser import Browser
 
 OWN = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data:; style-src 'self'"
 POINTS = "[...document.querySelectorAll('.chart .points_marks path')]"
 TOOLTIP = "[...document.querySelectorAll('#vg-tooltip-element.visible tr')].map(e => e.innerText.split('\\t'))"
-FACTS = ["night", "build", "strategy", "threads", "events/s", "slowest to fastest", "\u00d7 loop", "speed", "change"]
+FACTS = ["run", "build", "strategy", "threads", "events/s", "slowest to fastest", "\u00d7 loop", "speed", "change"]
 # What the policy refuses, which a page reports to itself.
 REFUSED = "window.refused = []; addEventListener('securitypolicyviolation', e => refused.push(e.violatedDirective))"
 
@@ -73,7 +74,7 @@ def test_trend_has_a_tooltip_and_a_link_for_each_night(home, url, browser):
     browser.ask(f"{POINTS}.find(e => e.tabIndex === 0).focus()")
     facts = dict(browser.wait(f"(t => t.length && t)({TOOLTIP})"))
     assert list(facts) == FACTS
-    assert (facts["night"], facts["build"]) == ("2026-01-05 02:00 UTC", "abc423def")
+    assert (facts["run"], facts["build"]) == ("2026-01-05 02:00 UTC", "abc423def")
     assert (facts["speed"], facts["change"]) == ("5.1 % slower", "3.8 to 6.4 %")
     row = next(
         row for row in History(home).mart("throughput") if (row["run_id"], row["cell"]) == (cell.run_id, cell.name)
@@ -86,6 +87,19 @@ def test_trend_has_a_tooltip_and_a_link_for_each_night(home, url, browser):
     assert browser.wait(f"location.pathname === '/{past_runs.RUN_IDS[3]}/index.html'")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", THEMES)
+def test_drawn_charts_violate_no_accessibility_rule(home, url, browser, theme):
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    for page in (f"{past_runs.LAST}/{slower(home).name}.html", "performance.html"):
+        browser.go(f"{url}/{page}")
+        browser.wait(f"location.pathname.endsWith('{page}') && {POINTS}.length")
+        browser.ask(f"{POINTS}.find(e => e.tabIndex === 0).focus()")
+        browser.wait(f"{TOOLTIP}.length")
+        assert violations_here(browser, theme) == [], page
+
+
+@pytest.mark.slow
 def test_scaling_curve_leads_to_the_cells(home, url, browser):
     browser.go(f"{url}/performance.html")
     browser.wait(f"{POINTS}.length > 2")
@@ -122,7 +136,7 @@ def test_specification_is_data_whatever_a_row_says(home):
     _, _, rest = page.partition('<script type="application/json">')
     specification = json.loads(rest.partition("</script>")[0])
     values = specification["data"]["values"]
-    assert [one["facts"]["night"][:10] for one in values] == [f"2026-01-0{day}" for day in range(1, 6)]
+    assert [one["facts"]["run"][:10] for one in values] == [f"2026-01-0{day}" for day in range(1, 6)]
     assert [one["href"] for one in values] == [f"{run_id}/index.html" for run_id in past_runs.RUN_IDS]
 
 

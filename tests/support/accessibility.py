@@ -24,6 +24,11 @@ def violations(browser: Browser, page: Path, theme: str = "light") -> list[str]:
     """The violations on a page: rule, element, and what is wrong. The browser shows the page in its theme."""
     browser.go(page.as_uri())
     browser.wait(f"document.readyState === 'complete' && location.pathname.endsWith({page.name!r})")
+    return violations_here(browser, theme)
+
+
+def violations_here(browser: Browser, theme: str = "light") -> list[str]:
+    """The violations on the page that the browser shows."""
     browser.ask("document.querySelectorAll('details').forEach(e => e.open = true)")
     browser.ask(f"{axe()}; true")
     options = json.dumps({"runOnly": RULES[theme], "resultTypes": ["violations"]})
