@@ -163,7 +163,7 @@ def everything(folder):
     return files
 
 
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", some([6, 1]))
 @pytest.mark.parametrize("what", some(["run", "generate", "oracle"]))
 def test_repeated_command_ends_as_if_the_first_had_not_been_killed(stride, what, command, undisturbed, tmp_path):
     """Without checkpoints, and without leftover files beside the output."""

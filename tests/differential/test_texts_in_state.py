@@ -179,6 +179,7 @@ def test_interpreter_equals_plain_python(keyed):
     assert keyed.state["note"].to_pylist() == [states[key].exported(key) for key in sorted(states)]
 
 
+@pytest.mark.slow
 def test_loop_equals_the_interpreter_again_after_a_reset(keyed):
     loop, table = Loop(keyed.app, {}), keyed.events.tables[0]
     for _ in range(2):
@@ -195,25 +196,6 @@ def test_runtime_equals_the_interpreter(executor, keyed):
             keyed.check(RunSpec.parse({"app": "texts", "threads": threads, "batch": batch, **fields}), 400)
 
 
-EXTENTS = {"session": session(4), "multi": sliding(50, every=20), "single": rolling(50, every=20)}
-
-
-@pytest.mark.parametrize("kind", some(EXTENTS))
-def test_states_of_windows_move_with_their_texts(kind):
-    app = App("texts")
-    windows = app.source(Event).key_by("k").window(EXTENTS[kind])
-    windows.apply(update=in_window, state=State, output=Out, result=None if kind == "single" else summary).sink()
-    app.generates(lambda *arguments: {})
-    case = Case(app.check(), {}, events(1))
-    compare(
-        "texts", case.outputs.slice(0, 1000), Loop(app, {}).process(case.events.tables[0]).slice(0, 1000), "outputs"
-    )
-    moves = [{"event": at, "owners": {"in_window": [at // 90 % 2]}} for at in range(0, N, 90)]
-    for parallelism in ("vsn", "sn", "vsn_esg"):
-        sample = case.check(Pinned(app="texts", threads=2, batch=16, parallelism=parallelism, schedule=moves), 400)
-        assert any(at.bytes for at in sample.reconfigurations) == (parallelism == "sn")
-
-
 @record
 class Words:
     before: text
@@ -224,6 +206,48 @@ class Words:
 class Seen:
     before: text
     n: i64
+
+
+EXTENTS = {"session": session(4), "multi": sliding(50, every=20), "single": rolling(50, every=20)}
+
+
+def sets_of_texts(row, window, state, out):
+    state.names.add(row.word)
+    out.emit(before=state.before, n=len(state.names))
+    state.before = row.other
+
+
+def last_of_texts(window, state, out):
+    out.emit(before=state.before, n=len(state.names))
+
+
+def windowed(kind, update, state, output, result):
+    app = App("texts")
+    windows = app.source(Event).key_by("k").window(EXTENTS[kind])
+    windows.apply(update=update, state=state, output=output, result=None if kind == "single" else result).sink()
+    app.generates(lambda *arguments: {})
+    return app.check()
+
+
+# Every kind of container takes long to compile.
+@pytest.mark.parametrize("all_containers", some([False, True]))
+@pytest.mark.parametrize("kind", some(EXTENTS))
+def test_states_of_windows_move_with_their_texts(kind, all_containers):
+    functions = (in_window, State, Out, summary) if all_containers else (sets_of_texts, Words, Seen, last_of_texts)
+    case = Case(windowed(kind, *functions), {}, events(1))
+    name = functions[0].__name__
+    moves = [{"event": at, "owners": {name: [at // 90 % 2]}} for at in range(0, N, 90)]
+    for parallelism in ("vsn", "sn", "vsn_esg"):
+        sample = case.check(Pinned(app="texts", threads=2, batch=16, parallelism=parallelism, schedule=moves), 400)
+        assert any(at.bytes for at in sample.reconfigurations) == (parallelism == "sn")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EXTENTS)
+def test_loop_keeps_texts_of_windows(kind):
+    case = Case(windowed(kind, in_window, State, Out, summary), {}, events(1))
+    outputs = Loop(case.app, {}).process(case.events.tables[0])
+    compare("texts", case.outputs.slice(0, 1000), outputs.slice(0, 1000), "outputs")
 
 
 def seen(row, state, out):
