@@ -14,7 +14,6 @@ from streaming_core.oracle.oracle import compare
 from tests.differential.faulty import FAULTS, Faulty, right
 from tests.differential.generated import EVENT, WORDS, write
 from tests.differential.streams import SEED, Stream, Subject, Way, examine, streams, ways
-from tests.support.draws import seeds
 
 
 def encode(app):
@@ -64,7 +63,8 @@ def examine_one(folder, number: str, examples: int) -> None:
     assert next(met) > examples // 2  # most of them come to an end
 
 
-@pytest.mark.parametrize("number", seeds(1, of=56))
+@pytest.mark.slow  # test_relay.py has a quick one
+@pytest.mark.parametrize("number", range(56))
 def test_generated_application_equals_the_oracle(tmp_path, number):
     examine_one(tmp_path, f"{SEED}_{number}", 300 if number > 1 else 50)
 

@@ -216,7 +216,7 @@ def values(outputs, is_sorted):
     return sorted(rows) if is_sorted else rows
 
 
-@pytest.mark.parametrize("pipeline", some(PIPELINES, 2))
+@pytest.mark.parametrize("pipeline", some(PIPELINES))
 def test_oracle_matches_plain_python(pipeline):
     app, rows = built(pipeline), 0
     loop = Loop(app, {})
@@ -257,7 +257,8 @@ def prepared(name):
     return Prepared.of(next(built(one) for one in PIPELINES if one.__name__ == name), {})
 
 
-@pytest.mark.parametrize("pipeline", some(PIPELINES))
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES)
 def test_cluster_equals_the_oracle(pipeline, tmp_path):
     app, table = built(pipeline), events(4, 300)
     oracle = Interpreter(app, {})

@@ -237,7 +237,7 @@ def events(app, count, seed=1):
 
 
 # The others take longer to compile.
-QUICK = ("stateless", "stateful")
+QUICK = ("stateful",)
 
 
 @pytest.fixture(

@@ -1,7 +1,6 @@
 """The command line: bad input gets one line and exit code 2, and writes nothing."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,30 +11,32 @@ from infra.checkout import ROOT
 from streaming_core.regression.home import Home
 from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
+from tests.support.draws import some
 
 COMMAND = Path(sys.executable).parent / "lockstep"
 
 
 @pytest.fixture
-def call(tmp_path):
-    environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a")}
+def call(tmp_path, monkeypatch, capfd):
+    """Run a command in the test's own process, which starts at once."""
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "l"))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "a"))
 
     def call(*arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120)
+        code = lockstep(*arguments)
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
 
     return call
 
 
 @pytest.fixture
-def refused(tmp_path, monkeypatch, capfd):
-    """Run bad input in the test's own process, which starts at once; returns its one line of error."""
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "l"))
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "a"))
+def refused(call, tmp_path):
+    """Run bad input; returns its one line of error."""
 
     def refused(*arguments: str) -> str:
-        assert lockstep(*arguments) == 2
-        out, error = capfd.readouterr()
-        assert out == ""
+        done = call(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        error = done.stderr
         assert error.startswith("lockstep: ")
         assert error.count("\n") == 1
         assert list(tmp_path.iterdir()) == []
@@ -106,9 +107,9 @@ def test_bad_input_is_one_line_and_writes_nothing(refused, arguments, message):
     assert message in refused("run", *arguments)
 
 
-@pytest.mark.parametrize("arguments", [["report", "--jsn"], ["run", "--applications", "nosuch"]])
-def test_shell_prints_the_same_error(call, refused, tmp_path, arguments):
-    done = call(*arguments)
+@pytest.mark.parametrize("arguments", some([["run", "--applications", "nosuch"], ["report", "--jsn"]]))
+def test_shell_prints_the_same_error(refused, tmp_path, arguments):
+    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert list(tmp_path.iterdir()) == []
     assert done.stderr == refused(*arguments)

@@ -83,10 +83,8 @@ def data_of(files):
 def test_an_application_from_a_template_runs_on_its_data(template, package, tmp_path, command):
     files = new("mine", package, tmp_path / "nowhere", template)
     data = data_of(files)
-    for words in (["run", "mine", "--threads", 2], ["oracle", "mine"]):
-        code, _, stderr = command(*words, *data, "--out", tmp_path / words[0])
-        assert code == 0, stderr
-    assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+    code, _, stderr = command("run", "mine", "--threads", 2, *data, "--out", tmp_path / "run")
+    assert code == 0, stderr
     rows = Parts.of(tmp_path / "run" / "outputs").read().to_pylist()
     assert [tuple(row.values())[2:] for row in rows] == OUTPUTS[template]
 

@@ -136,7 +136,7 @@ class Expected:
 
 
 @pytest.mark.parametrize("with_timer", some([True, False]))
-@pytest.mark.parametrize(("delay", "disorder"), some([(7, 7), (3, 40), (0, 0)], 2))
+@pytest.mark.parametrize(("delay", "disorder"), some([(3, 40), (7, 7), (0, 0)]))
 @pytest.mark.parametrize("seed", seeds(1, of=20))
 def test_states_end_and_timers_fire_as_defined(seed, delay, disorder, with_timer):
     table = drawn(seed, disorder)

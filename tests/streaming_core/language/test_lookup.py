@@ -161,14 +161,22 @@ def prepared():
     return Prepared.of(app, app.bind())
 
 
-def test_every_machine_equals_the_interpreter(tmp_path):
-    table, params = events(9, 400), app.bind()
-    case = Case(app, params, table)
-    loop = Loop(app, params)
-    compare(app.name, case.outputs, pa.concat_tables([loop.process(table), loop.finish(400)]), "outputs")
+@pytest.fixture(scope="module")
+def case():
+    return Case(app, app.bind(), events(9, 400))
+
+
+def test_executors_equal_the_interpreter(case):
     for way in ({"threads": 1, "batch": 64}, {"threads": 3, "batch": 7}):
         case.check(Pinned(app=app.name, **way), 100)
         case.check(Pooled(app=app.name, threads=way["threads"]), 100)
+
+
+@pytest.mark.slow
+def test_loop_and_spark_equal_the_interpreter(case, tmp_path):
+    [table], params = case.events.tables, app.bind()
+    loop = Loop(app, params)
+    compare(app.name, case.outputs, pa.concat_tables([loop.process(table), loop.finish(400)]), "outputs")
     workload.write(app, params, 400, 0, tmp_path / "workload", [table])
     pass_ = Pass(app.name, (), str(tmp_path / "workload"), 400, 400, 3, str(tmp_path / "pass"), True)
     shuffle.run(pass_)

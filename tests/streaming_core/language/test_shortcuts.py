@@ -12,7 +12,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
-from tests.support.draws import seeds
+from tests.support.draws import seeds, some
 
 RATE = 3
 
@@ -160,7 +160,7 @@ def test_operators_match_plain_python(operator):
         assert flat(outputs) == [*OPERATORS[operator][1](table.to_pylist())], seed
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", some(["ranked", "selected", "doubled", "distinct"], 2))
 @pytest.mark.parametrize("seed", seeds(1, of=6))
 def test_compiled_operators_match_plain_python(operator, seed):
     app, table = declared(operator), bids(np.random.default_rng(seed))

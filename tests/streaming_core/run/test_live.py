@@ -117,6 +117,7 @@ def test_resumed_run_repeats_only_what_is_behind_the_checkpoint(events, tmp_path
     assert (status.events, status.micro_batches) == (CUTS[-1], len(CUTS) - 1)
 
 
+@pytest.mark.slow  # test_store.py has a quick one
 def test_damaged_checkpoint_gives_way_to_the_one_before(events, tmp_path):
     out, lines = tmp_path / "out", []
     kill(events, out, 6)
@@ -148,6 +149,7 @@ def test_old_events_and_outputs_are_dropped(events, tmp_path, monkeypatch):
     assert diff(out, tmp_path / "oracle").text().startswith("not comparable: the live run dropped its events before")
 
 
+@pytest.mark.slow
 def test_young_or_needed_events_stay(events, tmp_path, monkeypatch):
     monkeypatch.setattr(live, "DROP_SECONDS", 0.0)
     follow(spec(), events, tmp_path / "young", is_verified=False, keep=3600.0)

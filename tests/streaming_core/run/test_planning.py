@@ -13,6 +13,7 @@ from streaming_core.run import planning, probe, profile, trial
 from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import Pinned, RunSpec
 from tests.streaming_core.cli.test_command import refused
+from tests.support.draws import some
 
 original = trial.of
 
@@ -214,7 +215,7 @@ def test_an_operator_that_takes_a_stream_twice_can_be_planned(command, package, 
     assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
 
 
-@pytest.mark.parametrize("error", [BadInput("no room for 4 replicas"), ValueError("math domain error")])
+@pytest.mark.parametrize("error", some([ValueError("math domain error"), BadInput("no room for 4 replicas")]))
 def test_a_default_run_falls_back_to_the_replicated_plan(command, workspace, tmp_path, monkeypatch, error):
     def fail(*_):
         raise error
@@ -446,6 +447,7 @@ def test_the_papers_strategies_plan_with_the_median(workspace):
     assert [graph.by_name["split"].inputs[0].ns for graph in graphs] == [cost.execute, cost.median]
 
 
+@pytest.mark.slow
 def test_merge_threads_are_charged_for_merging(workspace):
     measurement = profile.measure(workload.read(workspace / "wc"), "merge_sort", repetitions=1)
     several = next(one for one in measurement.patterns if one.replicas["split"] > 1 and one.replicas["count"] == 1)

@@ -10,6 +10,7 @@ from streaming_core.run.way import Pinned, Pooled
 from tests.differential.case import Case
 from tests.streaming_core.apps.windows import run, windows_of
 from tests.support import by_hand
+from tests.support.draws import some
 
 MASK = (1 << 32) - 1
 FAR = {"L": 3, "M": 10, "H": 10**9}
@@ -27,7 +28,7 @@ def suites():
         suite.load(name)
 
 
-@pytest.mark.parametrize("name", PARAMS)
+@pytest.mark.parametrize("name", some(PARAMS, 2))
 def test_the_engine_equals_the_interpreter(name):
     app = registry.load(name)
     params = app.bind(PARAMS[name])

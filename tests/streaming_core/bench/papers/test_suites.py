@@ -30,6 +30,7 @@ from streaming_core.run.one_pass import PassRequest
 from streaming_core.run.report import Latency, Load, Reconfiguration, Sample
 from streaming_core.run.way import EXECUTORS, Pinned
 from tests.differential.case import Events
+from tests.support.draws import some
 from tests.support.plans import few_plans
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, stretch)}
@@ -122,7 +123,7 @@ def check(outcome, declared):
     assert {row.get("load") for row in rows if row["way"] != "loop"} == (set(loads) or {None})
 
 
-@pytest.mark.parametrize(("name", "experiment"), QUICK)
+@pytest.mark.parametrize(("name", "experiment"), some(QUICK))
 def test_every_experiment_runs_with_right_results(quick, name, experiment):
     outcome = run(name, experiment)
     check(outcome, chosen(name, experiment))
@@ -136,24 +137,34 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
     check(run(name, experiment), declared)
 
 
-@pytest.mark.parametrize(
-    "counts", [pytest.param([1], marks=pytest.mark.slow), [2], pytest.param([1, 2, 4], marks=pytest.mark.slow)]
-)
-def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
+COUNTS = some([[2], [1], [1, 2, 4]])
+
+
+@pytest.fixture
+def swept(monkeypatch, tmp_path):
+    """A function that returns the heats of an experiment, and their ways, on some numbers of threads."""
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     few_plans(monkeypatch)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+
+    @cache  # planning takes seconds
+    def sweep(name, experiment, counts):
+        heats = chosen(name, experiment).sweep(list(counts))[0]
+        ways = [(heat, spec) for heat in heats for spec in heat.ways]
+        assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways)
+        assert all(0 < heat.share <= 1 for heat in heats)
+        return heats, ways
+
+    return sweep
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_ordered_sweeps_cover_their_declared_ways(swept, counts):
     most = max(counts)
 
-    # A sweep plans its ways, which takes seconds.
-    heats = cache(lambda name, experiment: chosen(name, experiment).sweep(counts)[0])
-
     def ways(name, experiment):
-        return [(heat, spec) for heat in heats(name, experiment) for spec in heat.ways]
+        return swept(name, experiment, tuple(counts))[1]
 
-    for name, experiment in QUICK:
-        assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
-        assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
     queries = {"q1", "q2", "q3", "q4"}
     pooled = [s for _, s in ways("ordered", "queries") if s.executor == "pooled"]
     assert {s.threads for _, s in ways("ordered", "queries")} == {most}
@@ -173,8 +184,18 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     assert {h.params["r_keyed"] for h, _ in ways("ordered", "costs")} == {1000, 10_000}
     for name in ("latencies", "skew", "costs", "selectivity"):
         assert {s.batch for _, s in ways("ordered", name)} == {1}
-    jumbo = {(s.app, s.channel, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
+
+
+@pytest.mark.slow  # plans of four applications take a minute
+@pytest.mark.parametrize("counts", [[1], [2], [1, 2, 4]])
+def test_briskstream_sweeps_cover_their_declared_ways(swept, counts):
+    most = max(counts)
+
+    def ways(name, experiment):
+        return swept(name, experiment, tuple(counts))[1]
+
     channels = ("pair_queue", "gate")
+    jumbo = {(s.app, s.channel, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == set(itertools.product(("brisk_wc", "sd"), channels, (1, 256)))
     compared = {(s.app, s.executor, s.option("channel")) for _, s in ways("briskstream", "applications")}
     unordered = {(app, "pinned", channel) for app in ("brisk_wc", "fd", "sd") for channel in channels}
@@ -184,6 +205,18 @@ def test_sweeps_cover_their_declared_ways(monkeypatch, tmp_path, counts):
     assert len({(s.batch, s.threads) for _, s in ways("briskstream", "applications")}) == 1
     placed = [{t for places in s.plan.values() for t in places} for _, s in ways("briskstream", "operators") if s.plan]
     assert placed == ([{0}, {0, 1}] if most > 1 else [{0}]) * 2
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_stretch_sweeps_cover_their_declared_ways(swept, counts):
+    most = max(counts)
+
+    def heats(name, experiment):
+        return swept(name, experiment, tuple(counts))[0]
+
+    def ways(name, experiment):
+        return swept(name, experiment, tuple(counts))[1]
+
     # Each parallelism runs in each batch, on the same threads.
     counted = [(s.app, s.params.get("level"), s.threads, s.batch, s.parallelism) for _, s in ways("stretch", "q1")]
     cells = list(itertools.product((256, 1), SHARING))

@@ -19,6 +19,7 @@ from streaming_core.run.checkpoint import file, states, store, writing
 from streaming_core.run.checkpoint.store import Checkpoints
 from streaming_core.run.way import Interval
 from streaming_core.storage import Lock
+from tests.support.draws import seeds, some
 
 ABOUT = {"application code": "a", "workload": "3:1"}
 STATES = {"count": [["word", "text"], ["n", "i64"]]}
@@ -81,7 +82,7 @@ def make(begin, dice, count, parts=64):
     return after
 
 
-@pytest.mark.parametrize("parts", [2, 64])
+@pytest.mark.parametrize("parts", some([64, 2]))
 def test_a_run_resumes_with_the_state_at_its_last_checkpoint_and_the_disk_stays_bounded(begin, tmp_path, parts):
     dice = random.Random(parts)
     for _ in range(6):
@@ -155,7 +156,7 @@ def damages(folder, dice, foreign):
     return kind
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, of=3))
 def test_no_damaged_checkpoint_is_used(begin, tmp_path, seed):
     """The run resumes from a sound one and names both, or is refused in one line."""
     dice, kinds = random.Random(seed), {}
