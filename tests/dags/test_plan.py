@@ -87,7 +87,7 @@ def test_hostile_value_is_refused_in_one_line_and_escaped_on_the_page(lockstep_h
             assert not {"script", "img", "iframe"} & set(page.tags)
         (lockstep_home.run(run.run_id) / "plan.json").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
-    assert {path.name for path in lockstep_home.root.iterdir()} <= {"runs", "reports"}
+    assert {path.name for path in lockstep_home.root.iterdir()} <= {"runs", "reports", "warehouse"}
 
 
 @pytest.mark.parametrize("value", some([None, 7, ["local"], {"a": 1}, True]))
