@@ -1,4 +1,4 @@
-"""Runs that go on at once in one LOCKSTEP_HOME, one of which is killed: the others are as if they were alone.
+"""Runs that go on at once in one LOCKSTEP_HOME. If one is killed, the others are as if they were alone.
 
 The runs have all of their parts: three times `lockstep run`, and runs of two schedulers that share LOCKSTEP_HOME.
 """
