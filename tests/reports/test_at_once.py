@@ -49,5 +49,9 @@ def test_pages_of_runs_at_once_are_those_of_runs_one_after_the_other(tmp_path: P
         output, errors = one.communicate(timeout=PATIENCE)
         assert one.returncode == 0, errors
         assert output.startswith("All 10 cells equal the oracle")
-    assert pages(home) == expected
+    there = pages(home)
+    assert there.keys() == expected.keys()
+    # A performance page lists those of the runs that published before it.
+    menus = {f"{run_id}/performance.html" for run_id in RUNS}
+    assert {name for name in there if there[name] != expected[name]} <= menus
     wait_for(lambda: of_warehouse(home).holders() == [], PATIENCE)
