@@ -84,10 +84,11 @@ def test_two_of_three_runs_are_right_when_the_third_is_killed(tmp_path, home):
         (killed,) = of_world(home, "airflow-2")
         wait_for(lambda: claims(home, killed) or runs[2].poll() is not None, PATIENCE)
         assert runs[2].poll() is None, runs[2].communicate()
-        below = psutil.Process(runs[2].pid).children(recursive=True)
-        (driver,) = [process for process in below if "infra.airflow.run_dag" in process.cmdline()]
-        runs[2].kill()
-        driver.kill()
+        run = psutil.Process(runs[2].pid)
+        drivers, below = run.children(), run.children(recursive=True)
+        assert drivers
+        for process in (run, *drivers):
+            process.kill()
         wait_for(lambda: killed not in [one["owner"] for one in of_home(home).holders()], PATIENCE)
         wait_for(lambda: not any(alive(process.pid) for process in below), PATIENCE)
         outputs = [run.communicate(timeout=PATIENCE) for run in runs]
