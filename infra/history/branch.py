@@ -52,10 +52,10 @@ class Branch:
             CommandFailed: Git fails.
         """
         ref = f"refs/heads/{self.name}"
-        tip = self._git("ls-remote", REMOTE, ref).partition("\t")[0]
-        if tip:
-            self._git("fetch", "--quiet", "--no-tags", "--depth=1", REMOTE, ref)
-        return tip or None
+        if not self._git("ls-remote", REMOTE, ref):
+            return None
+        self._git("fetch", "--quiet", "--no-tags", "--depth=1", REMOTE, ref)
+        return self._git("rev-parse", "FETCH_HEAD")
 
     def files(self) -> tarfile.TarFile | None:
         """Its files as an archive; None if the remote has no such branch."""
