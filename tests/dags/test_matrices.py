@@ -51,7 +51,7 @@ def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):
 @pytest.mark.parametrize(
     ("name", "refusal"),
     [
-        ("gone", "unknown matrix 'gone'; known: full, mine, nightly, numa, smoke"),
+        ("gone", "unknown matrix 'gone'; known: full, mine, nightly, numa, review, smoke"),
         ("mine", "matrices/mine.yaml: line 1: expected ',' or ']', but got '<stream end>'"),
     ],
 )

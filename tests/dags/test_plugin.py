@@ -256,7 +256,7 @@ def test_trigger_with_an_unusable_connection_starts_nothing(server, token, trigg
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("matrix", "nosuch", "unknown matrix 'nosuch'; known: full, nightly, numa, smoke"),
+        ("matrix", "nosuch", "unknown matrix 'nosuch'; known: full, nightly, numa, review, smoke"),
         ("events", "0", "events must be between 1 and 100000000, got '0'"),
         ("threads", ["0", "2"], "threads: each number must be between 1 and 1024, got 0"),
         ("hosts", ["local; rm -rf /"], "hosts: 'local; rm -rf /' is not a valid connection name"),

@@ -188,7 +188,7 @@ def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
 
 def test_form_lists_matrices_and_imports(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    assert regression_params()["matrix"].schema["enum"] == [None, "full", "nightly", "numa", "smoke"]
+    assert regression_params()["matrix"].schema["enum"] == [None, "full", "nightly", "numa", "review", "smoke"]
     assert regression_params()["data"].schema["examples"] == []
     for name, app in (("tweets", "wc"), ("march", "gs"), ("nightly-wc", "wc"), (".unfinished", "wc")):
         (tmp_path / "imported" / name).mkdir(parents=True)

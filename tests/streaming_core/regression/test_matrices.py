@@ -32,10 +32,13 @@ def folder(tmp_path):
 
 
 def test_matrices_of_the_checkout_run_and_leave_room_for_applications(home):
-    assert matrices.names(MATRICES) == ["full", "nightly", "numa", "smoke"]
+    assert matrices.names(MATRICES) == ["full", "nightly", "numa", "review", "smoke"]
     specs = {name: cells(matrices.request(MATRICES, home, {}, name).regression)[0] for name in matrices.names(MATRICES)}
     assert {spec.app for spec in specs["nightly"]} == {spec.app for spec in specs["full"]} == set(registry.names())
     assert len(specs["smoke"]) < len(specs["nightly"]) < len(specs["full"]) < 0.8 * MAX_CELLS
+    # The series of a night's speeds go on in a review.
+    review, _ = cells(matrices.request(MATRICES, home, {"applications": registry.names()}, "review").regression)
+    assert {spec.cell for spec in review} == {spec.cell for spec in specs["nightly"]}
     # A newcomer waits for the default run. Nights run the baselines, and judge speed.
     default, _ = cells(RegressionSpec())
     assert len(default) <= 20
