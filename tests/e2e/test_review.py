@@ -30,7 +30,7 @@ events: 20000
 repetitions: 1
 seconds: 0
 gate_minutes: 60
-find_minutes: 0.2
+find_minutes: 1
 """
 LINE = "    state.n += 1\n"
 # The same result, after steps that no compiler can leave out.
