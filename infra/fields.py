@@ -14,6 +14,7 @@ from streaming_core.run.way import MAX_BATCH, MAX_THREADS, known_executors
 
 # Fields of one run that are not in RegressionSpec.
 OF_RUN = ("matrix", "spark")
+LINEAGE = "openlineage"  # the field that Airflow's OpenLineage provider adds to a run that a task triggers
 
 # Bounds of each item of a list.
 ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
@@ -46,7 +47,7 @@ def regression_of(params: dict[str, Any], conf: dict[str, Any] | None) -> dict[s
     A caller of the API sends only these fields. The form sends every field, so the fields that differ from their
     defaults override the matrix. It sends the lines of a list as texts; an empty line is no value.
     """
-    fields = {name: value for name, value in params.items() if name not in OF_RUN and value is not None}
+    fields = {name: value for name, value in params.items() if name not in (*OF_RUN, LINEAGE) and value is not None}
     for name, value in fields.items():
         if isinstance(value, list):
             fields[name] = [item for item in value if not isinstance(item, str) or item.strip()]

@@ -32,6 +32,8 @@ def test_default_fields_of_the_form_count_as_not_chosen():
     # A caller of the API sends only what overrides the matrix, the default, too.
     assert regression_of(form, {"matrix": "nightly", "threads": FORM["threads"]}) == {"threads": FORM["threads"]}
     assert regression_of(form, {"matrix": "nightly"}) == {}
+    lineage = {"openlineage": {"parentRunId": "x"}}  # of Airflow's provider, in a run that the nightly triggers
+    assert regression_of(form | lineage, {"matrix": "nightly"} | lineage) == {}
     assert regression_of(FORM, FORM)["threads"] == FORM["threads"]
 
 

@@ -88,6 +88,8 @@ def airflow(copied, user_environment, receiver, events):
         "OTEL_TRACES_EXPORTER": "otlp_proto_http",
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        # The first request makes the server busy for half a minute, if the machine is.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         f"AIRFLOW_CONN_{PREFIX.upper()}LOCKSTEP_DEAD_MAN": json.dumps(
             {"conn_type": "generic", "extra": {"url": f"{receiver.url}/ping"}}
         ),
