@@ -3,8 +3,8 @@
 The DAG is off until you switch it on. It sends the summary through the same channels as alerts
 (`lockstep_alert_smtp`, `lockstep_alert_apprise`). The log of its task has the text too.
 
-The summary names the nights of the last seven days, the cells that became red and those that are red for longer, finds,
-slower cells, and the disk space. You can also trigger the DAG by hand.
+The summary names the nights of the last seven days, red and slower cells, finds, and the disk space. It keeps cells
+that became red in this week apart from older ones. You can also trigger the DAG by hand.
 
 ## If this DAG is red
 

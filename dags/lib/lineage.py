@@ -1,8 +1,8 @@
 """What each stage of a run reads and writes, as data sets of OpenLineage.
 
 Airflow's OpenLineage provider asks a task for them after its end, if it has a transport. A workload and an oracle are
-data sets of their own, because their addresses cover their content. The results of cells, the raw tables, the marts and
-the pages are one data set each: the run is the version of the part that it wrote.
+data sets of their own, because their addresses cover their content. The results of all cells are one data set, and so
+are each raw table, the marts and the pages. Its version is the run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
     if not plan.get("workloads"):
         return Lineage([], [])
     workloads = plan["workloads"]
-    made = [home.workload(one["app"], one["address"]) for one in workloads]
+    generated = [home.workload(one["app"], one["address"]) for one in workloads]
     imports = [home.imported(one["data"]) for one in workloads if one.get("data")]
     oracles = _oracles(home, run_id, workloads)
     results, marts, raw = home.root / "runs", home.root / "warehouse" / "marts", [*map(home.raw, RAW)]
@@ -43,17 +43,17 @@ def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
         return [home.raw(name) for name in names]
 
     stages = {
-        Stage.PREPARE_WORKLOADS: Lineage(imports, made),
-        Stage.RUN_ORACLE: Lineage(made, oracles),
-        Stage.RUN_CORE: Lineage(made, [results]),
-        Stage.RUN_ON_SPARK: Lineage(made, [results]),
+        Stage.PREPARE_WORKLOADS: Lineage(imports, generated),
+        Stage.RUN_ORACLE: Lineage(generated, oracles),
+        Stage.RUN_CORE: Lineage(generated, [results]),
+        Stage.RUN_ON_SPARK: Lineage(generated, [results]),
         Stage.VALIDATE_OUTPUTS: Lineage([results, *oracles], tables("verdicts", "violations")),
         Stage.LOAD_METRICS: Lineage([results, *tables("verdicts")], tables("cells", "hosts", "samples")),
         Stage.EXPECTATIONS: Lineage([results, *raw], [home.reports / "data_docs"]),
         Stage.DBT_BUILD: Lineage(raw, [marts]),
         Stage.PUBLISH_REPORTS: Lineage([*raw, marts], [home.reports]),
-        Stage.SPEED_GATE: Lineage(made, tables("pairs")),
-        Stage.FIND: Lineage(made, tables("finds", "searches")),
+        Stage.SPEED_GATE: Lineage(generated, tables("pairs")),
+        Stage.FIND: Lineage(generated, tables("finds", "searches")),
     }
     return stages.get(stage, Lineage([], []))
 
