@@ -81,8 +81,9 @@ def declarations() -> Iterator[tuple[str, str, Mapping[str, FieldInfo | None]]]:
     yield "engines", "## The call", Task.model_fields
     yield "engines", "## The report", Report.model_fields | Pass.model_fields
     declared = (ROOT / "infra/airflow/connections.json").read_text()
-    used = (ROOT / "dags/lib/alerts.py").read_text()
-    connections = re.findall(r'^  "(\w+)": \{', declared, re.M) + re.findall(r"lockstep_alert_[a-z]+", used)
+    used = "".join((ROOT / "dags" / "lib" / name).read_text() for name in ("alerts.py", "monitoring.py"))
+    connections = re.findall(r'^  "(\w+)": \{', declared, re.M)
+    connections += re.findall(r"lockstep_(?:alert_[a-z]+|dead_man)", used)
     yield "configuration", "## Airflow connections", dict.fromkeys(connections)
     for name, schema in RAW.items():
         yield "warehouse", f"### raw_{name}", dict.fromkeys(schema.names)
@@ -150,7 +151,7 @@ def test_every_variable_that_the_code_reads_is_a_setting():
     variables = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
     # Variables for applications, parts of names of connections (AIRFLOW_CONN_LOCKSTEP_ALERT_...), and that of faults
     # which no release has.
-    variables = {name for name in variables if not re.match("LOCKSTEP_(APP_|ALERT|PLANTED)", name)}
+    variables = {name for name in variables if not re.match("LOCKSTEP_(APP_|ALERT|DEAD_MAN|PLANTED)", name)}
     assert "LOCKSTEP_HOME" in variables
     assert variables == {name for name in table if re.match("LOCKSTEP_(?!APP_)", name)}
     example = (ROOT / ".env.example").read_text()
