@@ -10,6 +10,7 @@ import pytest
 
 from infra.airflow.airflow_home import location, prepare, write_configuration
 from infra.checkout import ROOT
+from reports.pages import PROFILE_DAG
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import PREFIX
 from streaming_core.regression.stages import DAG_ID
@@ -54,7 +55,7 @@ def dags(airflow_home):
 
 @pytest.fixture(scope="session")
 def known_dag(dags):
-    """The DAG of the regression, which Airflow's database knows."""
+    """The DAG of the regression. Airflow's database knows it, and the DAG behind the button of a cell."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.serialized_dag import SerializedDagModel
@@ -62,11 +63,13 @@ def known_dag(dags):
     from airflow.serialization.serialized_objects import LazyDeserializedDAG
     from airflow.utils.session import create_session
 
-    dag = dags[DAG_ID]
+    known = [dags[DAG_ID], dags[PROFILE_DAG]]
     with create_session() as session:
         DagBundlesManager().sync_bundles_to_db(session=session)
         session.flush()
         bundle = session.query(DagBundleModel).first().name
-        SerializedDAG.bulk_write_to_db(bundle, None, [LazyDeserializedDAG.from_dag(dag)], session=session)
-        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=bundle, session=session)
-    return dag
+        lazy = [LazyDeserializedDAG.from_dag(dag) for dag in known]
+        SerializedDAG.bulk_write_to_db(bundle, None, lazy, session=session)
+        for dag in lazy:
+            SerializedDagModel.write_dag(dag, bundle_name=bundle, session=session)
+    return known[0]

@@ -15,7 +15,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from infra import checkout
 from infra.airflow import connections
+from reports.history import History
 from reports.metrics import METRICS
+from reports.pages import PROFILE_DAG
 from reports.publish import publish
 from streaming_core.regression.fleet import LOCAL, Queue
 from streaming_core.regression.home import Home
@@ -418,6 +420,30 @@ def test_damaged_warehouse_is_a_line_for_the_scraper(get, tmp_path, monkeypatch)
     answer = get("/lockstep/metrics")
     assert answer.status_code == 503
     assert "part-0.parquet" in answer.text
+
+
+def test_button_on_the_page_of_a_cell_profiles_it(get, server, token, known_dag, lockstep_home):
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+
+    cell = History(lockstep_home).run(RUN).cells[0].name
+    path = f"/lockstep/{RUN}/{cell}.html"
+    page = get(path)
+    assert '<form method="post" action="../profile">' in page.text
+    assert "form-action 'self'" in page.headers["Content-Security-Policy"]
+    login, form = {"Cookie": f"_token={token}"}, {"run": RUN, "cell": cell}
+    assert server.post("/lockstep/profile", data=form).status_code == 403
+    assert (
+        server.post("/lockstep/profile", data=form, headers=login | {"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    )
+    for wrong in ({"cell": "nosuch"}, {"run": "nosuch"}, {"cell": "../index"}, {"run": f"../{RUN}"}):
+        assert server.post("/lockstep/profile", data=form | wrong, headers=login).status_code == 404
+    assert server.post("/lockstep/profile", headers=login).status_code == 404
+    assert server.post("/lockstep/profile", data=form, headers=login).headers["location"] == path
+    with create_session() as session:
+        (started,) = session.query(DagRun).filter(DagRun.dag_id == PROFILE_DAG)
+        assert (started.conf, started.state) == (form, "queued")
+        session.delete(started)
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):
