@@ -431,11 +431,10 @@ def test_button_on_the_page_of_a_cell_profiles_it(get, server, token, known_dag,
     page = get(path)
     assert '<form method="post" action="../profile">' in page.text
     assert "form-action 'self'" in page.headers["Content-Security-Policy"]
+    other_site = {"Sec-Fetch-Site": "cross-site"}
     login, form = {"Cookie": f"_token={token}"}, {"run": RUN, "cell": cell}
     assert server.post("/lockstep/profile", data=form).status_code == 403
-    assert (
-        server.post("/lockstep/profile", data=form, headers=login | {"Sec-Fetch-Site": "cross-site"}).status_code == 403
-    )
+    assert server.post("/lockstep/profile", data=form, headers=login | other_site).status_code == 403
     for wrong in ({"cell": "nosuch"}, {"run": "nosuch"}, {"cell": "../index"}, {"run": f"../{RUN}"}):
         assert server.post("/lockstep/profile", data=form | wrong, headers=login).status_code == 404
     assert server.post("/lockstep/profile", headers=login).status_code == 404

@@ -213,7 +213,11 @@ async def profile(request: Request) -> Response:
     await _check_form(request, PROFILE_DAG)
     fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
     run_id, cell = fields.get("run", ""), fields.get("cell", "")
-    if not RUN_ID.fullmatch(run_id) or not served(reports().resolve(), f"{run_id}/{cell}.html").is_file():
+    try:
+        is_known = checkout.home().report(run_id, f"{cell}.html").is_file()
+    except BadInput:  # a name that is no plain name
+        is_known = False
+    if not is_known:
         raise HTTPException(404)
     await _trigger(request, PROFILE_DAG, {"run": run_id, "cell": cell})
     return RedirectResponse(f"{PREFIX}/{run_id}/{quote(cell)}.html", 303)
