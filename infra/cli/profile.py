@@ -31,9 +31,9 @@ def profile(
 ) -> int:
     """Show where the time of a cell goes, by operator and function.
 
-    The command repeats the cell under Linux's perf. It writes a page with a
-    flame graph and the counters of the processor per event, and the same of
-    an earlier build, with the difference. Where perf may not sample, it uses
+    The command repeats the cell under Linux's perf, in this checkout and in
+    an earlier build. It writes a page with a flame graph, the difference and
+    counters of the processor per event. Where perf may not sample, it uses
     the times of tasks that the runtime measures.
 
     Examples:
