@@ -27,8 +27,9 @@ pytestmark = pytest.mark.e2e
 QUICK = {"back-up-the-history", "free-disk-space", "read-results-as-data", "resume-a-long-run"}
 # Pages whose ```console blocks are runs, or repeat what other tests show. Those of other pages need another machine, a
 # login or root.
-WITH_RUNS = {"choose-a-plan", "import-data", "run-a-regression", "run-one-application", "write-windows"}
-WITH_HISTORY = {"back-up-the-history", "read-results-as-data"}  # pages that come after runs; these have a LOCKSTEP_HOME of their own
+WITH_RUNS = {"choose-a-plan", "find-out-why-it-is-slow", "import-data", "run-a-regression", "run-one-application"}
+WITH_RUNS |= {"write-windows"}
+WITH_HISTORY = {"back-up-the-history", "read-results-as-data"}  # these come after runs, with a LOCKSTEP_HOME of their own
 WITH_DOWNLOADS = {"bring-an-engine"}
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}

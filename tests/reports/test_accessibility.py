@@ -17,6 +17,7 @@ from streaming_core.regression.status import end, recorded
 from tests.reports import past_finds, past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_inputs import IMPORTED
+from tests.reports.test_profile import BEFORE, profile
 from tests.support.accessibility import THEMES, violations, violations_of_all
 from tests.support.browser import Browser
 from tests.support.draws import some
@@ -32,6 +33,8 @@ def reports(tmp_path_factory) -> Path:
     past_runs.gate(home)
     past_finds.of_home(home)
     past_finds.of_cell(home, LAST)
+    profiled = History(home).run(LAST).cells[0]
+    profile(BEFORE, cell=profiled.name).save(home.cell(LAST, profiled.name))
     _import(home)
     held = {"held": 7, "count": 7, "page": "index.html"}
     write_results(
@@ -73,7 +76,8 @@ def test_pages_violate_no_accessibility_rule(reports, theme):
     pages = sorted(path for path in reports.rglob("*.html") if path.name != "docs.html" and path not in before)
     assert before
     kinds = {path.name.split(".")[0].split("-")[0] for path in pages}
-    assert {"index", "runs", "performance", "inputs", "beside", "lockstep", "empty", "gs", "glossary", "finds"} <= kinds
+    expected = "index runs performance inputs beside lockstep empty gs glossary finds profile"
+    assert {*expected.split()} <= kinds
     assert violations_of_all(pages, theme) == {}
 
 
