@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from infra import checkout
 from infra.airflow import connections
+from reports.charts import script
 from reports.history import History
 from reports.metrics import METRICS
 from reports.pages import PROFILE_DAG
@@ -94,6 +95,8 @@ PAGES = ["", "index.html", "performance.html", "style.css", "runs.html", f"{RUN}
 PAGES += [f"{RUN}/lockstep-{RUN}.html", f"{RUN}/summary.json"]
 PAGES += ["data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
 PAGES += [f"{RUN}/beside-{other}.html" for other in (past_runs.RUN_IDS[0], past_runs.RUN_IDS[-2])]
+DRAWN = ["performance.html", f"{RUN}/performance.html"]  # pages with charts, beside those of cells
+PAGES += DRAWN[1:]
 # In the reports, where each leads to.
 LINKS = {"link.html": "../secret.html", "folder": "..", "index/index.html": "../../secret.html"}
 LINKS["circle.html"] = "circle.html"
@@ -128,7 +131,7 @@ def policy_of(answer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_login_shows_the_pages_under_a_strict_policy(get, path):
+def test_login_shows_the_pages_under_a_strict_policy(get, path, lockstep_home):
     answer = get(f"/lockstep/{path}")
     assert answer.status_code == 200
     policy = policy_of(answer)
@@ -141,9 +144,27 @@ def test_login_shows_the_pages_under_a_strict_policy(get, path):
         assert policy["sandbox"] == "allow-scripts", "of another origin: neither the login nor Airflow's page is its"
         assert "'self'" not in policy["script-src"]
     else:
-        assert not {"script-src", "connect-src"} & policy.keys()
+        assert "connect-src" not in policy
+        assert policy.get("script-src", "") == (script.sources(lockstep_home.reports) if path in DRAWN else "")
         own_styles = path.startswith("data_docs") or "/lockstep-" in path
         assert ("'unsafe-inline'" in policy["style-src"]) == own_styles
+
+
+def test_page_of_a_cell_may_load_the_script_of_charts_alone(server, get, lockstep_home):
+    (name,) = (path.name for path in lockstep_home.reports.glob("charts-*.js"))
+    digest = base64.b64encode(bytes.fromhex(name[7:-3])).decode()
+    cell = next((lockstep_home.reports / RUN).glob("gs.*.html"))
+    assert f'src="../{name}" integrity="sha256-{digest}"' in cell.read_text()
+    assert policy_of(get(f"/lockstep/{RUN}/{cell.name}"))["script-src"] == f"'sha256-{digest}'"
+    answer = get(f"/lockstep/{name}")
+    assert hashlib.sha256(answer.content).hexdigest() == name[7:-3]
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert answer.headers["cache-control"] == "private, immutable, max-age=31536000"
+    server.cookies.clear()
+    assert server.get(f"/lockstep/{name}").status_code == 401
+    (lockstep_home.reports / "other.js").write_text("other()")
+    for other in ("other.js", f"{RUN}/{name}", f"charts-{'0' * 64}.js", "charts-.js"):
+        assert get(f"/lockstep/{other}").status_code == 404
 
 
 @pytest.mark.parametrize("path", DOCS)
