@@ -153,7 +153,7 @@ def test_login_shows_the_pages_under_a_strict_policy(get, path, lockstep_home):
 def test_page_of_a_cell_may_load_the_script_of_charts_alone(server, get, lockstep_home):
     (name,) = (path.name for path in lockstep_home.reports.glob("charts-*.js"))
     digest = base64.b64encode(bytes.fromhex(name[7:-3])).decode()
-    cell = next((lockstep_home.reports / RUN).glob("gs.*.html"))
+    cell = next((lockstep_home.reports / RUN).glob("gs.*.serial.t1.*.html"))
     assert f'src="../{name}" integrity="sha256-{digest}"' in cell.read_text()
     assert policy_of(get(f"/lockstep/{RUN}/{cell.name}"))["script-src"] == f"'sha256-{digest}'"
     answer = get(f"/lockstep/{name}")

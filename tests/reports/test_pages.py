@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from reports.charts import script
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
@@ -34,28 +35,38 @@ def home(tmp_path_factory) -> Home:
 
 
 class Outline(HTMLParser):
-    """Links, sources and tags of a page, and its text."""
+    """Links, sources and tags of a page, and its text; the script of charts and their specifications are no tags."""
 
     def __init__(self, text: str):
         super().__init__()
         self.links, self.tags, self.text, self.first_heading = [], [], "", ""
-        self._in_heading = False
+        self._in_heading = self._in_script = False
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
+        self._in_script = tag == "script"
+        self.tags += [] if _is_own_script(tag, dict(attrs)) else [tag]
         self.links += [value for name, value in attrs if name in ("href", "src")]
         assert not [name for name, _ in attrs if name.startswith("on")], "no inline handlers: the policy forbids them"
         assert "style" not in dict(attrs), "no inline styles: the policy forbids them"
         self._in_heading = self._in_heading or (tag == "h1" and not self.first_heading)
 
     def handle_data(self, data):
-        self.text += data
+        self.text += "" if self._in_script else data
         if self._in_heading:
             self.first_heading += data
 
     def handle_endtag(self, tag):
+        self._in_script = False
         self._in_heading = self._in_heading and tag != "h1"
+
+
+def _is_own_script(tag: str, attrs: dict[str, str | None]) -> bool:
+    """Whether an element is the specification of a chart, or the script that draws charts, with its digest."""
+    if tag != "script" or attrs == {"type": "application/json"}:
+        return tag == "script"
+    name = (attrs.get("src") or "").removeprefix("../")
+    return script.NAME.fullmatch(name) is not None and attrs["integrity"] == script.integrity(name)
 
 
 def pages_of(home: Home) -> list[Path]:
@@ -275,7 +286,7 @@ def test_browser_shows_rows_and_logs_as_text(home):
                 assert part in shown, part
             assert "1337" not in shown
             assert browser.ask("document.title").startswith(cell.label)
-            foreign = "main script, main img:not(.card > img), [onerror]"
+            foreign = 'main script:not([type="application/json"]), main img:not(.card > img), [onerror]'
             assert browser.ask(f"document.querySelectorAll('{foreign}').length") == 0
 
 
