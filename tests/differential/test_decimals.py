@@ -198,10 +198,10 @@ def test_aggregates_have_the_type_of_the_field():
         assert output["kinds"] == len({*prices})
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("windows", "top", "values")]
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("converted", "windows", "top", "values")]
 
 
-@pytest.mark.parametrize("kind", ["converted", "keyed", *SLOW])
+@pytest.mark.parametrize("kind", ["keyed", *SLOW])
 def test_loop_and_engine_equal_the_interpreter(kind):
     case = Case(application(kind), {}, table(4))
     loop = Loop(case.app, {})

@@ -138,7 +138,7 @@ def app():
     return declared.check()
 
 
-@pytest.mark.parametrize("seed", seeds(2, 20))
+@pytest.mark.parametrize("seed", seeds(1, 20))
 def test_removal_equals_that_of_dicts(seed):
     table = drawn(seed)
     outputs, groups = expected(table)

@@ -22,9 +22,9 @@ from tests.support.checkout import FOREIGN
 from tests.support.sshd import Sshd
 
 pytestmark = pytest.mark.e2e
-# `make test` follows these pages, which need neither Airflow nor Spark. All pages take a quarter of an hour, so only
-# `make test-full` follows the others.
-QUICK = {"back-up-the-history", "free-disk-space", "read-results-as-data", "resume-a-long-run"}
+# `make test` follows these pages, which need neither Airflow nor Spark nor a compiler. All pages take a quarter of an
+# hour, so only `make test-full` follows the others.
+QUICK = {"back-up-the-history", "free-disk-space", "read-results-as-data"}
 # Pages whose ```console blocks are runs, or repeat what other tests show. Those of other pages need another machine, a
 # login or root.
 WITH_RUNS = {"choose-a-plan", "find-out-why-it-is-slow", "import-data", "run-a-regression", "run-one-application"}

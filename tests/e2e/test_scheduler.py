@@ -290,7 +290,8 @@ def test_every_dag_with_a_form_is_tested(airflow):
     assert {dag for dag in dags if airflow.call(f"/api/v2/dags/{dag}/details")["params"]} == set(map(named, FORMS))
 
 
-@pytest.mark.parametrize("name", some(FORMS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
 def test_unchanged_form_starts_a_run(airflow, browser, name):
     dag = named(name)
     airflow.open_form(browser, dag)
@@ -304,6 +305,7 @@ def test_unchanged_form_starts_a_run(airflow, browser, name):
     assert airflow.call(run)["conf"].get("application", "wc") == "wc", "the exact match comes first"
 
 
+@pytest.mark.slow
 def test_form_sends_typed_values_and_shows_why_one_is_refused(airflow, browser):
     airflow.open_form(browser)
     airflow.fill_in(browser, {"Applications": "wc", "Threads": "3\n6\n12", "Events": "0"})

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.regression.lock import of_host, signature
+from tests.support.draws import some
 from tests.support.waiting import alive, wait_for
 
 DRIVER = Path(__file__).resolve().parents[3] / "infra" / "hosts" / "cell.py"
@@ -116,7 +117,7 @@ def test_hung_run_is_stopped_with_its_children(attempt, tmp_path):
     assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT]))
 def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
     """Hundreds, also while it handles the first, ends the group and writes its last words."""
     for burst in range(2):

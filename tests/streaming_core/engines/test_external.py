@@ -140,7 +140,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", some(FAULTS, 3))
+@pytest.mark.parametrize("fault", some(FAULTS))
 def test_a_failed_cell_names_its_engines_fault(wc, engines, tmp_path, fault):
     code, message = FAULTS[fault]
     plant(engines, "wrong", WC.format(fault=code))
