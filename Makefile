@@ -85,7 +85,8 @@ setup-packages:
 
 setup-runtime:
 	@$(MATURIN) --skip-install
-MATURIN := MAKEFLAGS= $(VENV)/bin/maturin develop --release --quiet
+PROFILE := release
+MATURIN := MAKEFLAGS= $(VENV)/bin/maturin develop --profile $(PROFILE) --quiet
 
 # Installed in place: edited Python files count at once, and `make setup` builds edited Rust files.
 RUNTIME_SOURCES := $(shell find streaming_core/runtime -name '*.rs' -o -name Cargo.toml) Cargo.toml pyproject.toml
