@@ -147,43 +147,46 @@ DAMAGES = [
     (lambda t: t | {"ghosts": t["accounts"]}, "state:ghosts", {"extra": 7, "expected_rows": 0}, [], []),
 ]
 
+# Those of test_evidence_names_columns_rows_and_event, and a row too few or too many. Each takes a second.
+FEW = (change_bytes, change_order, money_plus_one, change_value, missing_column, wrong_type, extra_column, no_state)
+FEW_DAMAGES = [damage for damage in DAMAGES if damage[0] in (*FEW, drop_one, duplicate_one)]
 
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[list[str], Outcome]:
-    """One run with a right cell first and then one cell for each damage; (cells, outcome)."""
+
+@pytest.fixture(scope="module", params=some([FEW_DAMAGES, DAMAGES]), ids=["few", "all"])
+def damaged(request, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[dict, Outcome]:
+    """One run with a right cell first and then one cell for each damage; (damages by cell, outcome)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validate_outputs, "load", lambda name: bank())
         world = World(tmp_path_factory.mktemp("damaged"))
-        cells = world.plan(*(("serial", threads) for threads in range(1, len(DAMAGES) + 2)))
-        world.attempt(cells[0])
-        for cell, (change, *_) in zip(cells[1:], DAMAGES, strict=True):
+        right, *cells = world.plan(*(("serial", threads) for threads in range(1, len(request.param) + 2)))
+        world.attempt(right)
+        damages = dict(zip(cells, request.param, strict=True))
+        for cell, (change, *_) in damages.items():
             world.attempt(cell, change)
-        return cells, Outcome(world, spark)
+        return damages, Outcome(world, spark)
 
 
-@pytest.mark.parametrize("number", range(len(DAMAGES)))
-def test_damage_is_detected_and_named(damaged, number):
-    cells, outcome = damaged
-    _, check, counts, kinds, seqs = DAMAGES[number]
-    bad = cells[1 + number]
-    assert outcome.verdict(bad) == "different"
-    row = outcome.of(bad)[check]
-    assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different")
-    assert {name: row[name] for name in counts} == counts
-    evidence = outcome.evidence(bad, check)
-    assert ([e["kind"] for e in evidence], [e["seq"] for e in evidence]) == (kinds, seqs)
-    assert [e["rank"] for e in evidence] == list(range(1, len(kinds) + 1))
-    assert all((e["event"] is None) == (e["seq"] is None) for e in evidence)
+def test_damage_is_detected_and_named(damaged):
+    damages, outcome = damaged
+    for bad, (_, check, counts, kinds, seqs) in damages.items():
+        assert outcome.verdict(bad) == "different"
+        row = outcome.of(bad)[check]
+        assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different")
+        assert {name: row[name] for name in counts} == counts
+        evidence = outcome.evidence(bad, check)
+        assert ([e["kind"] for e in evidence], [e["seq"] for e in evidence]) == (kinds, seqs)
+        assert [e["rank"] for e in evidence] == list(range(1, len(kinds) + 1))
+        assert all((e["event"] is None) == (e["seq"] is None) for e in evidence)
 
 
 def test_evidence_names_columns_rows_and_event(damaged):
-    cells, outcome = damaged
-    changes = [change for change, *_ in DAMAGES]
+    damages, outcome = damaged
 
     def damaged_by(change: Callable[[Tables], Tables]) -> str:
-        return cells[1 + changes.index(change)]
+        return next(cell for cell, damage in damages.items() if damage[0] is change)
 
-    assert outcome.verdict(cells[0]) == "equal", "damage of other cells changes nothing"
+    (right,) = {cell["cell"] for cell in outcome.planned} - damages.keys()
+    assert outcome.verdict(right) == "equal", "damage of other cells changes nothing"
     wrong = {change_value: {"outputs"}, change_order: {"order"}, money_plus_one: {"state:accounts", "invariant:money"}}
     assert {change: outcome.wrong(damaged_by(change)) for change in wrong} == wrong
     (row,) = outcome.evidence(damaged_by(change_bytes), "outputs")
