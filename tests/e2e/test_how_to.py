@@ -29,7 +29,8 @@ QUICK = {"back-up-the-history", "free-disk-space", "read-results-as-data"}
 # login or root.
 WITH_RUNS = {"choose-a-plan", "find-out-why-it-is-slow", "import-data", "run-a-regression", "run-one-application"}
 WITH_RUNS |= {"write-windows"}
-WITH_HISTORY = {"back-up-the-history", "read-results-as-data"}  # these come after runs, with a LOCKSTEP_HOME of their own
+# These come after runs, with a LOCKSTEP_HOME of their own.
+WITH_HISTORY = {"back-up-the-history", "read-results-as-data"}
 WITH_DOWNLOADS = {"bring-an-engine"}
 # A project made from the template has no questions that make another one of it.
 ELSEWHERE = set() if (ROOT / "copier.yml").exists() else {"adopt-the-template"}
