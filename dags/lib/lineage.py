@@ -29,9 +29,9 @@ class Lineage(NamedTuple):
 
 
 def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
-    """What a stage of a run reads and writes; nothing of a run without a plan."""
+    """What a stage of a run reads and writes; nothing of a run without a plan, and of a stage that is off."""
     plan = left_json(home.run(run_id) / "plan.json")
-    if not plan.get("workloads"):
+    if not plan.get("workloads") or _is_off(plan, stage):
         return Lineage([], [])
     workloads = plan["workloads"]
     generated = [home.workload(one["app"], one["address"]) for one in workloads]
@@ -56,6 +56,13 @@ def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
         Stage.FIND: Lineage(generated, tables("finds", "searches")),
     }
     return stages.get(stage, Lineage([], []))
+
+
+def _is_off(plan: Mapping[str, Any], stage: Stage) -> bool:
+    if stage == Stage.RUN_ON_SPARK:
+        return all(cell["spec"]["executor"] != "spark" for cell in plan["cells"])
+    minutes = {Stage.SPEED_GATE: "gate_minutes", Stage.FIND: "find_minutes"}
+    return stage in minutes and not plan["regression"].get(minutes[stage])
 
 
 def _oracles(home: Home, run_id: str, workloads: Iterable[Mapping[str, Any]]) -> list[Path]:
