@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 NIGHTLY = f"{DAG_ID}_nightly"
 MATRIX = "applications: [wc]\nexecutors: [pooled]\nthreads: [2]\nevents: 1000\nrepetitions: 1\nseconds: 0\n"
-PATIENCE = 400
+PATIENCE = 900
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
