@@ -272,7 +272,7 @@ class Pages:
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         points = self.speed.history_of(cell)
-        drawn = self.speed.draw_history(points) if len(points) > 1 else None
+        specification = self.speed.draw_history(points) if len(points) > 1 else None
         return self.render(
             "cell.html",
             Place("../"),
@@ -280,8 +280,8 @@ class Pages:
             run=run,
             points=points[::-1],
             chart=_history_href(cell),
-            drawn=drawn,
-            script=script.name() if drawn else "",
+            specification=specification,
+            script=script.name() if specification else "",
             host=cell.facts.get("host"),
             most=MOST_POINTS,
             profile=profile_name(cell.name) if Profile.read(run.attempts(cell)) else None,
@@ -317,9 +317,9 @@ class Pages:
             headline = "No run has been measured yet"
         place = Place("../" if run else "", "Performance")
         view: dict[str, Any] = {"headline": headline, "run": shown, "own": run.run_id if run else ""}
-        has_drawn = any(chart.drawn for section in drawing.sections for chart in section.charts)
+        has_scripts = any(chart.specification for section in drawing.sections for chart in section.charts)
         view |= {"sections": drawing.sections, "engines": compared, "charts": cards}
-        view["script"] = script.name() if has_drawn else ""
+        view["script"] = script.name() if has_scripts else ""
         view |= self._measured(shown, why, is_own=run is not None) if shown else {}
         return self.render("performance.html", place, **view), drawing.svgs | pictures
 

@@ -43,13 +43,13 @@ class Chart:
         title: its title.
         about: what it is about: application, events, host.
         href: its picture, a file below the reports.
-        drawn: its specification if a browser draws it; None if it is a picture only.
+        specification: that of Vega-Lite if a browser draws it; None if it is a picture only.
     """
 
     title: str
     about: str
     href: str
-    drawn: dict | None = None
+    specification: dict | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Measured:
 
 
 Draw = Callable[[list[Row], list[str]], dict]
-DRAWN = "scaling"  # the chart of a section that a browser draws
+IN_BROWSER = "scaling"  # the chart of a section that a browser draws
 
 
 class _Group(NamedTuple):
@@ -307,8 +307,8 @@ class Performance:
             href = f"{run.run_id}/charts/{name}-{slug(group.place)}.svg"
             specification = draw(chosen, self.strategies)
             svgs[href] = vega.svg(specification)
-            drawn = specification if name == DRAWN else None
-            charts.append(Chart(title, f"{group.app}, {group.about}", href, drawn))
+            about = f"{group.app}, {group.about}"
+            charts.append(Chart(title, about, href, specification if name == IN_BROWSER else None))
         fastest = "no speed has a verdict yet"
         if judged := [row for row in rows if self._is_judged(row)]:
             best = max(judged, key=lambda row: (row["order"] != "none", row["median_events_per_s"] or 0))
@@ -333,7 +333,7 @@ class Performance:
             if row["is_judged"] and (ratio := self._to_loop(row))
         ]
         if len({row["threads"] for row in ratios}) > 1:
-            yield DRAWN, "Ratio to the compiled loop by threads", runs.scaling, ratios
+            yield IN_BROWSER, "Ratio to the compiled loop by threads", runs.scaling, ratios
             most, speedups = self._speedups(run, ratios)
             if len({row["run_id"] for row in speedups}) > 1:
                 yield "speedups", f"Speedup of {most} threads over runs", runs.speedups, speedups

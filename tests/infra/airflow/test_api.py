@@ -20,16 +20,16 @@ PATH = "/lockstep/api"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Home:
+def nights(tmp_path_factory) -> Home:
     home = Home(tmp_path_factory.mktemp("home"))
     past_runs.make(home)
     return home
 
 
 @pytest.fixture
-def home(made, monkeypatch) -> Home:
-    monkeypatch.setenv("LOCKSTEP_HOME", str(made.root))
-    return made
+def home(nights, monkeypatch) -> Home:
+    monkeypatch.setenv("LOCKSTEP_HOME", str(nights.root))
+    return nights
 
 
 @pytest.fixture(scope="module")
