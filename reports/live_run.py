@@ -22,6 +22,7 @@ def page(status: Status) -> str:
     """The page, as HTML with styles inside. It loads itself again while the run is at work."""
     return _template().render(
         status=status,
+        script="",  # the page is one file
         tiles=_tiles(status),
         style=Markup((HERE / "style.css").read_text()),
         seconds=SECONDS,

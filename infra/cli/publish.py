@@ -24,6 +24,7 @@ def publish(
         lockstep publish
     """
     from reports import publish, site
+    from reports.history import History
 
     if run_id is None:
         if site.BENCHMARKS:
@@ -32,4 +33,5 @@ def publish(
             print(f"benchmarks: {page.publish(home())}")
         publish.performance(home())
     else:
+        History(home()).run(run_id)  # raises BadInput before anything is written
         print(f"publish: {publish.publish(home(), run_id).sentence}")

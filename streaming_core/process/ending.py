@@ -111,6 +111,8 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
 
 
 def _line(error: BaseException) -> tuple[str | None, int]:
+    if isinstance(error.__cause__, Interrupted):  # pydantic wraps what is raised while it calls back
+        error = error.__cause__
     match error:
         case BadInput():
             return str(error), ExitCode.BAD_INPUT

@@ -30,6 +30,7 @@ class Session:
         self.is_lost = False
         self.ran: list[str] = []
         self.fails: dict[str, BaseException] = {}
+        self.conf = {"spark.master": "local[2]"}
 
     def range(self, count: int) -> Session:
         if self.is_lost:

@@ -276,18 +276,19 @@ def page(user: Reader, path: str = "") -> Response:
     if is_run and target.name == "index.html" and history.is_in_progress(target.parent.name):
         return _going_on(target.parent.name)  # a person has cleared the run after its end
     if is_run and SERVED.search(text := target.read_text()):
-        return _updating(SERVED.sub(r"\1", text))
+        policy = _drawing(root, WITH_FORM)
+        return HTMLResponse(SERVED.sub(r"\1", text), headers={"Content-Security-Policy": policy})
     name = "file" if FILE.fullmatch(target.name) else str(target.relative_to(root))
     policy = POLICIES.get(name) or POLICIES.get(name.partition("/")[0], OWN)
     if target.name == "performance.html" or (is_run and target.suffix == ".html" and "." in target.stem):
-        policy = _drawing(root)
+        policy = _drawing(root, OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
 
 
-def _drawing(root: Path) -> str:
-    """The policy of the page of a cell, or of a performance page: it may load the scripts that draw its charts."""
+def _drawing(root: Path, policy: str) -> str:
+    """The policy of a page of a cell, or of a performance page: it may load the scripts that draw its charts, too."""
     sources = script.sources(root)
-    return f"{OWN}; script-src {sources}" if sources else OWN
+    return f"{policy}; script-src {sources}" if sources else policy
 
 
 def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:

@@ -122,7 +122,7 @@ def test_continuous_integration_runs_the_command_of_the_readme():
     (block,) = re.findall(r"(?:^    make .*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
     _, test = (line.partition("#")[0].strip() for line in block.splitlines())
     assert test == "make test YES=1"
-    assert test in (ROOT / ".ci" / "run").read_text().splitlines()
+    assert f"{test} PROFILE=ci" in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 @pytest.fixture
