@@ -20,7 +20,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `docs/index.html` | how to build the documentation; Airflow shows the site itself there | |
 | `dbt/index.html` | the frame around dbt's documentation, `dbt/docs.html` | |
 
-In a browser, charts.js draws the history of a cell and the curve over threads anew, with tooltips and links; without
+In a browser, charts.js draws the history of a cell and the curve over threads anew, with tooltips and links. Without
 the script, their pictures stay.
 
 Pages in a file are the same whenever they are read. Only the parts between `<!--now ...-->` and `<!--/now-->` of the

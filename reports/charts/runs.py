@@ -1,7 +1,7 @@
 """The charts of runs: curves over threads, latency, the history over builds, and ratios over runs.
 
 Every function takes rows of one mart, and the names of all strategies of the page, so that a strategy keeps its colour.
-A row may have `facts` by name, and the `href` of a page below the reports: in a browser, its point shows the facts and
+A row may have `facts` by name, and the `href` of a page below the reports. In a browser, its point shows the facts and
 leads there.
 """
 

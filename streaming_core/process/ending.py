@@ -91,7 +91,9 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
     """Flush the output of a command, report its error in one line, and return its exit code."""
     message = None
     if error is not None:
-        message, code = _line(error)
+        cause = error.__cause__
+        # pydantic wraps what is raised while it calls back.
+        message, code = _line(cause if isinstance(cause, Interrupted) else error)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -111,8 +113,6 @@ def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
 
 
 def _line(error: BaseException) -> tuple[str | None, int]:
-    if isinstance(error.__cause__, Interrupted):  # pydantic wraps what is raised while it calls back
-        error = error.__cause__
     match error:
         case BadInput():
             return str(error), ExitCode.BAD_INPUT

@@ -47,8 +47,8 @@ KINDS = {
     ".svg": "image/svg+xml",
 }
 # The policy of each file or folder below the reports. The pages show rows of data. Airflow's UI frames them with
-# its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids scripts, but for
-# two, each named by its digest: the one of a page that updates itself, and the one that draws charts. The pages
+# its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids all scripts but
+# two, which it names by their digests. One updates a page, the other one draws charts. The pages
 # of Great Expectations, and a run as one file, have inline styles. dbt's page is a script. Its frame is a sandbox with
 # its own origin, which has no access to the login or the page around it, and can send nothing.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
