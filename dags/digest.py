@@ -13,26 +13,20 @@ The last line in the log of the task gives the reason. A channel that fails does
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
+from airflow.sdk import get_current_context, task
 
 from dags.lib.alerts import send
 from dags.lib.approvals import fail_in_one_line
 from dags.lib.digest import digest
+from dags.lib.schedule import scheduled_dag
 from infra.checkout import home
-from streaming_core.regression.project import TAG, labelled, named
 
-with DAG(
-    dag_id=named("digest"),
-    dag_display_name=labelled("9 Watch: digest of the week, on Mondays at 08:00 UTC"),
-    description="Send a summary of the week through the channels of alerts. Off until you switch it on.",
-    doc_md=__doc__,
-    # By default, Airflow would start a run as soon as a person switches the DAG on.
-    schedule=CronTriggerTimetable("0 8 * * 1", timezone="UTC", run_immediately=timedelta()),
-    catchup=False,
-    max_active_runs=1,
-    default_args={"retries": 0},
-    is_paused_upon_creation=True,
-    tags=[TAG],
+with scheduled_dag(
+    "digest",
+    "9 Watch: digest of the week, on Mondays at 08:00 UTC",
+    "Send a summary of the week through the channels of alerts. Off until you switch it on.",
+    __doc__,
+    "0 8 * * 1",
 ) as dag:
 
     @task(execution_timeout=timedelta(hours=1), doc_md="Sends the summary. Its log has the text.")

@@ -11,26 +11,20 @@ that the nightly DAG is on, and look at its last run.
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, task
+from airflow.sdk import task
 
 from dags.lib.alerts import Stale
 from dags.lib.approvals import fail_in_one_line
+from dags.lib.schedule import scheduled_dag
 from infra.checkout import home
 from infra.history import marts
-from streaming_core.regression.project import TAG, labelled, named
 
-with DAG(
-    dag_id=named("freshness"),
-    dag_display_name=labelled("9 Watch: age of the newest results, at 08:00 UTC"),
-    description="Check the age of the newest results, and send an alert if they are old. Off until you switch it on.",
-    doc_md=__doc__,
-    # By default, Airflow would start a run as soon as a person switches the DAG on.
-    schedule=CronTriggerTimetable("0 8 * * *", timezone="UTC", run_immediately=timedelta()),
-    catchup=False,
-    max_active_runs=1,
-    default_args={"retries": 0},
-    is_paused_upon_creation=True,
-    tags=[TAG],
+with scheduled_dag(
+    "freshness",
+    "9 Watch: age of the newest results, at 08:00 UTC",
+    "Check the age of the newest results, and send an alert if they are old. Off until you switch it on.",
+    __doc__,
+    "0 8 * * *",
 ) as dag:
 
     @task(

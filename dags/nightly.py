@@ -18,28 +18,23 @@ queued. Its log names the run, the host or the process that it waits for.
 from datetime import timedelta
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert, DeadlineReference
+from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 
 from dags.lib.alerts import late
 from dags.lib.monitoring import DeadMan
-from streaming_core.regression.project import TAG, labelled, named
+from dags.lib.schedule import scheduled_dag
 from streaming_core.regression.stages import DAG_ID
 
 IN_TIME = timedelta(hours=5)  # so that people have the results at seven
 
-with DAG(
-    dag_id=named("streaming_regression_nightly"),
-    dag_display_name=labelled("2 Nightly regression: every application, at 02:00 UTC"),
-    description="Run the regression over the matrix `nightly` every night. Off until you switch it on.",
-    doc_md=__doc__,
-    # By default, Airflow would start a run as soon as a person switches the DAG on in the hours after 02:00.
-    schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC", run_immediately=timedelta()),
-    catchup=False,
-    max_active_runs=1,
+with scheduled_dag(
+    "streaming_regression_nightly",
+    "2 Nightly regression: every application, at 02:00 UTC",
+    "Run the regression over the matrix `nightly` every night. Off until you switch it on.",
+    __doc__,
+    "0 2 * * *",
     # Counted from the time of queueing, because a run that a person triggers has no scheduled date.
     deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, IN_TIME, AsyncCallback(late), name="in time"),
-    is_paused_upon_creation=True,
-    tags=[TAG],
 ) as dag:
     TriggerDagRunOperator(
         task_id="regression",

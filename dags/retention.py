@@ -35,14 +35,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, conf, get_current_context, task
+from airflow.sdk import Param, conf, get_current_context, task
 
 from dags.lib.approvals import fail_in_one_line
 from dags.lib.form import bounds
+from dags.lib.schedule import scheduled_dag
 from infra.airflow import database
 from infra.checkout import home
 from infra.history import disk_space
-from streaming_core.regression.project import TAG, labelled, named
 
 
 def retention_params() -> dict[str, Param]:
@@ -82,19 +82,13 @@ def choices() -> tuple[dict[str, Any], bool]:
     return params, _only_lists(params, context["dag_run"].run_type == "scheduled")
 
 
-with DAG(
-    dag_id=named("retention"),
-    dag_display_name=labelled("8 Retention: free disk space, at 01:00 UTC"),
-    description="Remove old outputs, caches, logs and database rows every night. Off until you switch it on.",
-    doc_md=__doc__,
-    # By default, Airflow would start a run as soon as a person switches the DAG on in the hours after 01:00.
-    schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta()),
-    catchup=False,
-    max_active_runs=1,
+with scheduled_dag(
+    "retention",
+    "8 Retention: free disk space, at 01:00 UTC",
+    "Remove old outputs, caches, logs and database rows every night. Off until you switch it on.",
+    __doc__,
+    "0 1 * * *",
     params=retention_params(),
-    default_args={"retries": 0},
-    is_paused_upon_creation=True,
-    tags=[TAG],
 ) as dag:
 
     @task(
