@@ -77,6 +77,7 @@ def profile_of(build, baseline=None) -> Profile:
     return Profile("run", "cell", "host", "2026-01-01T00:00:00+00:00", build, baseline, "", "")
 
 
+@pytest.mark.slow  # not every machine may sample
 def test_slow_operator_is_the_widest_frame_by_name(tmp_path, source):
     sampling()
     report, samples = perf.sampled(slow_build(tmp_path / "slow"), SPEC, source, 3)
