@@ -25,15 +25,15 @@ NAME = re.compile(r"charts-[0-9a-f]{64}\.js")
 @cache
 def text() -> str:
     """The content of the file."""
-    kept = BUILD / f"charts-{digest_of([SOURCE, version('vl-convert-python')])}.js"
+    file = BUILD / f"charts-{digest_of([SOURCE, version('vl-convert-python')])}.js"
     with suppress(OSError):
-        return kept.read_text()
+        return file.read_text()
     import vl_convert
 
     script = f"(() => {{{vl_convert.javascript_bundle(SOURCE)}}})();\n"
     with suppress(OSError):  # a checkout that this user may only read
-        kept.parent.mkdir(exist_ok=True)
-        write_text(kept, script)
+        file.parent.mkdir(exist_ok=True)
+        write_text(file, script)
     return script
 
 

@@ -17,7 +17,7 @@ def test_a_lock_does_not_follow_a_link(tmp_path, shared):
     mine.chmod(0o600)
     link.symlink_to(mine)
     with pytest.raises(OSError, match="symbolic links"):
-        Lock(link, of_all_users=shared).take("somebody")
+        Lock(link, of_all_users=shared).take("another process")
     assert mine.read_text() == "of value"
     assert stat.S_IMODE(mine.stat().st_mode) == 0o600
 

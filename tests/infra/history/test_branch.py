@@ -54,16 +54,16 @@ def listed(remote: Path, name: str) -> set[str]:
 
 
 def test_history_comes_back_without_attempts_marts_and_pages(remote, clone, home, tmp_path):
-    kept = {path for path in history(home) if "/attempt-" not in path}
+    paths = {path for path in history(home) if "/attempt-" not in path}
     write(home, f"runs/{past_runs.RUN_IDS[0]}/wc.one/attempt-1/report.json")
     write(home, f"runs/{past_runs.RUN_IDS[0]}/wc.one/attempt-1.stdout.log")
     write(home, "reports/index.html")
     assert "files are on branch" in branch.save(home, clone("one"))
-    assert listed(remote, HISTORY) == kept
+    assert listed(remote, HISTORY) == paths
     other = Home(tmp_path / "other")
-    assert branch.restore(other, clone("two")).startswith(f"{len(kept)} of {len(kept)} files")
+    assert branch.restore(other, clone("two")).startswith(f"{len(paths)} of {len(paths)} files")
     assert {path: (other.root / path).read_bytes() for path in history(other)} == {
-        path: (home.root / path).read_bytes() for path in kept
+        path: (home.root / path).read_bytes() for path in paths
     }
     for run_id in past_runs.RUN_IDS[:2]:
         before, after = History(home).run(run_id), History(other).run(run_id)

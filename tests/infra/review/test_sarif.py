@@ -34,6 +34,6 @@ def test_rejected_operator_and_find_have_their_lines(review):
 
 
 def test_fault_without_a_line_is_at_the_application_if_its_file_exists():
-    here, nowhere = results(Review(changes(faults={"sl": "no reason", "gone": "a file of nobody (x.py:3)"}), None))
+    here, nowhere = results(Review(changes(faults={"sl": "no reason", "gone": "a file of no checkout (x.py:3)"}), None))
     assert here["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
     assert "locations" not in nowhere
