@@ -72,7 +72,6 @@ def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
     """
     plan = read_plan(home, run_id)
     minutes, against = plan["regression"]["gate_minutes"], plan["regression"]["gate_against"]
-    ends = time.monotonic() + 60 * minutes
     note_path(home, run_id).unlink(missing_ok=True)
     note = ""
     try:
@@ -80,7 +79,8 @@ def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
         baseline = _built(home, reference, say)
         label = against or short(reference.commit)
         remedy = f"raise gate_minutes, or type `lockstep gate --against {label} {run_id}`"
-        budget = Budget(ends, f"the {minutes:g} minutes of the speed gate ended before its turn; {remedy}")
+        reason = f"the {minutes:g} minutes of the speed gate ended before its turn; {remedy}"
+        budget = Budget(time.monotonic() + 60 * minutes, reason)
         suspects = choose(home, run_id, plan["cells"], reference, baseline)
         rows = measure(home, run_id, suspects, baseline, budget, say)
         if not rows:

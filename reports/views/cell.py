@@ -273,7 +273,6 @@ def _host(cell: Cell, report: dict[str, Any], exit_record: dict[str, Any]) -> li
         ("memory", words({name: value for name, value in (report.get("memory") or {}).items() if value})),
         ("remote memory", _remote(report)),
         ("topology", _topology(report.get("topology") or {})),
-        ("versions", words(host.get("versions"))),
         ("compile time", f"{seconds:.2f} s" if seconds is not None else ""),
         ("peak memory", f"{peak / 2**20:,.0f} MiB" if peak else ""),
         ("energy", f"{joules:.1f} J" if joules is not None else host.get("energy", "")),

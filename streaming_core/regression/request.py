@@ -226,8 +226,8 @@ class RegressionSpec(_Ways):
         ge=0.0,
         le=600.0,
         allow_inf_nan=False,
-        description="Minutes that the speed gate may take after the run; it compares suspects with an earlier build. "
-        "0 = it does not run.",
+        description="Minutes that the speed gate may measure after the run; it compares suspects with an earlier "
+        "build. 0 = it does not run.",
     )
     gate_against: str = Field(
         "",

@@ -20,7 +20,7 @@ OWN |= {"mkdocs.yml.jinja", "pyproject.toml.jinja"}
 # The folders that a project leaves out, or has a part of.
 PARTS = ("docs/benchmarks/", "infra/benchmarks/", "infra/lint/prose/", "infra/release/")
 PARTS += ("streaming_core/bench/", "tests/")
-MOST_LINES = {".py": 72_000, ".json": 10_000}
+MOST_LINES = {".py": 84_000, ".json": 10_000}
 # The ids in Airflow, as a project's own AIRFLOW_HOME has them.
 LIST = """
 import json, pathlib, sys
