@@ -8,6 +8,9 @@ Airflow's `SSHRemoteJobOperator` works with a job folder on the host, a random i
 writes an exit code. Each of them duplicates a part of cell.py, which also holds the host's lock and verifies a
 process by its start time. A subclass would have to disable all three and its polling, so these triggers use only the
 provider's asynchronous hook.
+
+All triggers of a triggerer share one event loop. LOCKSTEP_HOME may be a slow network file system, so triggers read and
+write it in threads.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import asyncio
 import contextlib
 import shlex
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
@@ -30,8 +33,7 @@ from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 
 KEEPALIVE_SECONDS = 15
-LONGEST_PAUSE = 15.0  # seconds between two tries to connect
-POLL_SECONDS = 1.0
+LONGEST_PAUSE = 15.0  # seconds between two tries to connect, or two looks at the queue
 FETCH_SECONDS = 30.0  # between two looks for a newer checkpoint
 UNREACHABLE = (OSError, asyncssh.Error, TimeoutError)
 asyncssh.set_log_level("WARNING")  # it logs several lines for each connection
@@ -54,6 +56,14 @@ class LaneKey(TypedDict):
 def queue_of(lane: LaneKey) -> Queue:
     """The queue from which a lane takes cells."""
     return Queue(Home(lane["home"]), lane["run"], lane["host"])
+
+
+def pauses(growth: float, longest: float) -> Iterator[float]:
+    """Seconds between tries, forever: the first pause is a second, and each is `growth` times the one before."""
+    pause = 1.0
+    while True:
+        yield min(pause, longest)
+        pause = min(pause * growth, longest)
 
 
 class CellTrigger(BaseTrigger):
@@ -104,13 +114,14 @@ class CellTrigger(BaseTrigger):
         """Yield the event once the attempt has ended, or the host is lost."""
         event = {"cell": self.cell, "attempt": self.attempt}
         lost_at: float | None = None
-        pause = 1.0
+        longest = min(LONGEST_PAUSE, max(1.0, self.patience / 4))
+        steps = pauses(2.0, longest)
         while True:
             try:
                 async with await self._connect() as connection:
                     if lost_at is not None:
                         self.log.info("connected to host %s again", self.lane["host"])
-                    lost_at, pause = None, 1.0
+                    lost_at, steps = None, pauses(2.0, longest)
                     async with self._fetching(connection):
                         code, line = await self._follow(connection)
                 if code is not None:
@@ -127,12 +138,11 @@ class CellTrigger(BaseTrigger):
             elif time.monotonic() > lost_at + self.patience:
                 yield TriggerEvent(event | {"lost": reason})
                 return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE, max(1.0, self.patience / 4))
+            await asyncio.sleep(next(steps))
 
     async def on_kill(self) -> None:
         """Stop the attempt on the host, because a person ends the lane. Airflow limits the time of this call."""
-        queue_of(self.lane).finish(self.cell, "stopped")
+        await asyncio.to_thread(queue_of(self.lane).finish, self.cell, "stopped")
         async with await self._connect() as connection:
             await connection.run(shlex.join(self.stop))
 
@@ -190,6 +200,8 @@ class OthersTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an empty event."""
         queue = queue_of(self.lane)
-        while queue.waits:
-            await asyncio.sleep(POLL_SECONDS)
+        # The lane goes on late by a tenth of its wait at most.
+        steps = pauses(1.1, LONGEST_PAUSE)
+        while await asyncio.to_thread(lambda: queue.waits):
+            await asyncio.sleep(next(steps))
         yield TriggerEvent({})

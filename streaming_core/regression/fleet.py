@@ -126,13 +126,12 @@ class Queue:
     @property
     def is_over(self) -> bool:
         """Whether every cell that this lane may take is over."""
-        return all((claim := self._claim(name)) is not None and claim.is_over for name in self.cells)
+        return not self._free and not self._is_in_progress
 
     @property
     def waits(self) -> bool:
         """Whether other lanes hold every cell that is not over."""
-        known = [self._claim(name) for name in self.cells]
-        return None not in known and any(not claim.is_over for claim in known if claim)
+        return not self._free and self._is_in_progress
 
     @property
     def failures(self) -> dict[str, str]:
@@ -155,7 +154,7 @@ class Queue:
 
     def take(self) -> dict[str, Any] | None:
         """The planned cell that this lane runs next: the one that it began, else a free one; None if there is none."""
-        return self.begun or next((cell for name, cell in self.cells.items() if self._take(name)), None)
+        return self.begun or next((self.cells[name] for name in self._free if self._take(name)), None)
 
     def finish(self, cell: str, error: str | None = None) -> None:
         """Record that a cell of this lane is over."""
@@ -165,10 +164,22 @@ class Queue:
         """Let any lane take a cell that this lane has taken."""
         self._path(cell).unlink(missing_ok=True)
 
+    @property
+    def _free(self) -> list[str]:
+        """The cells that no lane has claimed, in the order of the plan: one scan of the folder, and no file is read."""
+        try:
+            files = set(os.listdir(self._run / "claims"))
+        except FileNotFoundError:
+            files = set()
+        return [cell for cell in self.cells if f"{cell}.json" not in files]
+
+    @property
+    def _is_in_progress(self) -> bool:
+        """Whether a claim is not over. Lanes take cells in order, so the last ones answer first."""
+        return any((claim := self._claim(cell)) is None or not claim.is_over for cell in reversed(self.cells))
+
     def _take(self, cell: str) -> bool:
         path = self._path(cell)
-        if path.exists():
-            return False
         own = path.with_name(f".{cell}.{self.host}")
         write_json(own, Claim(self.host, self._round)._asdict())
         try:

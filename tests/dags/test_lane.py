@@ -2,7 +2,9 @@
 
 import asyncio
 import datetime
+import itertools
 import json
+import os
 import signal
 import sys
 import threading
@@ -13,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from dags.lib.operators import Lane, release_failed
-from dags.lib.triggers import CellTrigger, OthersTrigger
+from dags.lib.triggers import UNREACHABLE, CellTrigger, OthersTrigger, pauses
 from infra.hosts.shipment import Delivery
 from jobs.run_folder import abandon, inherit
 from streaming_core.regression import fleet
@@ -21,6 +23,7 @@ from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.preflight import Preflight, record
 from streaming_core.regression.status import records, status_of
+from tests.support.event_loop import calls_below
 from tests.support.waiting import alive, wait_for
 
 ORIGIN, WHEN = "manual__lane", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -66,8 +69,9 @@ def home(tmp_path, monkeypatch) -> Home:
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
     monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": extra}))
-    monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "extra": extra}))
-    # Nothing is shipped to the other machine, and nothing runs there.
+    # Nothing is shipped to the other machine, and nothing runs there: no server has this port.
+    there = {"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "login": "tester", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_THERE", json.dumps(there))
     delivery = Delivery(PurePosixPath("/there"), 0.0, {"environment": None})
     monkeypatch.setattr("infra.airflow.hosts.SshHost.delivery", delivery)
     return Home(tmp_path / "lockstep")
@@ -204,6 +208,67 @@ def test_lost_host_passes_its_cell_to_another_lane(home):
     lane("here").resume({}, {})
     assert outcomes(home) == {"one.cell": ("here", None)}
     assert home.attempt(RUN_ID, "one.cell", 2).is_dir()
+
+
+def test_file_that_answers_late_does_not_block_the_triggers(home):
+    """The claim of the other lane is a pipe: reading it takes until the event loop has done something else."""
+    plan(home, "one.cell")
+    assert Queue(home, RUN_ID, "there").take()
+    claim = home.run(RUN_ID) / "claims" / "one.cell.json"
+    claim.unlink()
+    os.mkfifo(claim)
+    begun, turned, answers = threading.Event(), threading.Event(), []
+
+    def answer() -> None:
+        with claim.open("w") as pipe:  # opens once the trigger reads
+            begun.set()
+            answers.append(turned.wait(20))
+            pipe.write(json.dumps(fleet.Claim("there", is_over=True)._asdict()))
+
+    async def wait() -> dict:
+        waiting = asyncio.create_task(anext(OthersTrigger(lane=lane("here")._key()).run()))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        turned.set()
+        return (await waiting).payload
+
+    disk = threading.Thread(target=answer)
+    disk.start()
+    assert asyncio.run(wait()) == {}
+    disk.join()
+    assert answers == [True]
+
+
+def test_triggers_touch_no_file_on_the_event_loop(home):
+    plan(home, "one.cell")
+    remote = deferred(lambda: lane("there").execute({}))
+    remote.patience = 0.0
+    waiting = deferred(lambda: lane("here").execute({}))
+
+    async def follow() -> None:
+        assert "lost" in (await anext(remote.run())).payload
+        with pytest.raises(UNREACHABLE):
+            await remote.on_kill()
+        assert (await anext(waiting.run())).payload == {}
+
+    with calls_below(home.root) as calls:
+        asyncio.run(follow())
+        assert calls == []
+
+        async def look() -> None:
+            assert not Queue(home, RUN_ID, "here").waits
+
+        asyncio.run(look())
+        assert calls, "files are watched"
+
+
+def test_pauses_grow_to_the_longest_and_never_vary():
+    steps = [*itertools.islice(pauses(2.0, 15.0), 6)]
+    assert steps == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    waited = 0.0
+    for pause in itertools.islice(pauses(1.1, 15.0), 60):
+        assert pause <= 1 + waited / 10 + 1e-9, "a lane is late by a tenth of its wait at most"
+        waited += pause
 
 
 @pytest.mark.parametrize(("index", "host"), [(0, "here"), (1, "there")])
