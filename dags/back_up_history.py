@@ -22,8 +22,8 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from dags.lib.approvals import fail_in_one_line
+from dags.lib.assets import VALIDATED
 from dags.lib.form import bounds
-from dags.lib.plan import VALIDATED
 from infra.checkout import backups, home
 from infra.history.archive import keep_newest
 from reports.history import History

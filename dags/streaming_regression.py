@@ -47,9 +47,10 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_current_context, task
 
 from dags.lib import jobs
 from dags.lib.alerts import Alert
+from dags.lib.assets import OF_BUILD, VALIDATED
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, Job, Lane, Search, SpeedGate, Verdict, release_failed
-from dags.lib.plan import VALIDATED, judge_run, plan_run, run_id_of
+from dags.lib.plan import judge_run, plan_run, run_id_of
 from dags.lib.spark import SparkCells, SparkCommand, SparkJob, SparkServer, stop_server
 from streaming_core.regression.project import TAG, labelled
 from streaming_core.regression.stages import DAG_ID, Stage
@@ -166,7 +167,9 @@ with DAG(
         validate_outputs = spark_job(Stage.VALIDATE_OUTPUTS, jobs.validate_outputs, **late)
         load_metrics = command(Job, Stage.LOAD_METRICS, "jobs.load_metrics", **late)
         expectations = spark_job(Stage.EXPECTATIONS, jobs.expectations, **late)
-        dbt_build = command(SparkCommand, Stage.DBT_BUILD, "infra.history.marts", conn_id=SPARK, **late)
+        dbt_build = command(
+            SparkCommand, Stage.DBT_BUILD, "infra.history.marts", conn_id=SPARK, outlets=OF_BUILD, **late
+        )
     publish_reports = command(Job, Stage.PUBLISH_REPORTS, "reports.publish", **late)
 
     @task(
@@ -195,9 +198,9 @@ with DAG(
         **late,
     )
 
-    # It fails unless every planned cell is equal to the oracle or a declared bound. It alone emits the asset. If a
-    # person ends a run, Airflow skips all tasks but teardowns, and a run of skipped tasks succeeds. So this task is a
-    # teardown, and its failure fails the run.
+    # It fails unless every planned cell is equal to the oracle or a declared bound. If a person ends a run, Airflow
+    # skips all tasks but teardowns, and a run of skipped tasks succeeds. So this task is a teardown, and its failure
+    # fails the run.
     verdict = Verdict(
         task_id=Stage.VERDICT,
         run=RUN,

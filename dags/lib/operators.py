@@ -14,9 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import Asset, BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
+from dags.lib.assets import GATE, OF_GATE, built, outcome
 from dags.lib.lineage import WithLineage
 from dags.lib.plan import run_id_of
 from infra.airflow.hosts import Host, HostLost, LocalHost, SshHost, is_lost
@@ -76,7 +77,8 @@ class Job(WithLineage, BaseOperator):
     """Runs a Python command of this checkout.
 
     An exit code other than 0 fails the task without a retry. The last line of the command is the reason. After exit
-    code 3, the lines above it in the task's log show where the command failed.
+    code 3, the lines above it in the task's log show where the command failed. The task's assets tell the outcome of
+    the run.
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
@@ -102,6 +104,10 @@ class Job(WithLineage, BaseOperator):
             code = self._process.run(command, self._say, environment, ROOT, is_application=self.is_application)
             if code:
                 raise self.failed(self._last or f"{self.task_id} ended with exit code {code}")
+        if assets := [outlet for outlet in self.outlets if isinstance(outlet, Asset)]:
+            about = self._outcome()
+            for asset in assets:
+                context["outlet_events"][asset].extra = about
 
     def _host(self) -> AbstractContextManager[None]:
         if not self.shares_host:
@@ -111,6 +117,12 @@ class Job(WithLineage, BaseOperator):
     def environment(self, context: Any) -> dict[str, str]:
         """The variables that the command has in addition to those of this process."""
         return {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
+
+    def _outcome(self) -> dict[str, Any]:
+        # Airflow parses the DAGs every minute, and needs no reports for that.
+        from reports.history import History
+
+        return outcome(History(home()).run(self.run))
 
     def failed(self, reason: str) -> Exception:
         """The exception of a command that failed."""
@@ -127,9 +139,24 @@ class Job(WithLineage, BaseOperator):
 
 
 class Measurement(Job):
-    """Runs a command that measures cells of a run on the hosts that ran them. It takes each host by itself."""
+    """Runs a command that measures cells of a run on the hosts that ran them. It takes each host by itself.
+
+    If the command has built the marts, the task emits those that show what it measured.
+    """
 
     shares_host = False
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(outlets=[GATE], **kwargs)
+
+    def execute(self, context: Any) -> None:
+        """Run the command to its end; raise if it fails."""
+        before = built(self.run)
+        super().execute(context)
+        if built(self.run) != before:
+            about = self._outcome()
+            for asset in OF_GATE:
+                context["outlet_events"][GATE].add(asset, about)
 
     def environment(self, context: Any) -> dict[str, str]:
         """Beside that of every job, the connections of those hosts, because the command cannot ask Airflow."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow.sdk import Asset
-
+from dags.lib.assets import VALIDATED, outcome
 from infra import checkout
 from infra.airflow import connections
 from infra.checkout import home
@@ -15,15 +14,11 @@ from streaming_core.errors import BadInput
 from streaming_core.regression import fleet, matrices, preflight
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.lock import hold, of_warehouse
-from streaming_core.regression.project import named
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, forget, recorded, records
 from streaming_core.regression.warehouse import check_versions
 from streaming_core.storage import left_json
-
-# A run emits it when every planned cell is equal to the oracle or a declared bound. The event says which run.
-VALIDATED = Asset(named("lockstep/validated"))
 
 
 def plan_run(context: Any) -> list[str]:
@@ -107,7 +102,7 @@ def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
 def judge_run(context: Any) -> dict:
     """Record how the run ended, and judge it. Publish its pages again if their sentence has changed.
 
-    The asset event of a green run has its id, its build, its hosts, and the number of cells per verdict.
+    The asset event of a green run has its outcome.
 
     Returns:
         The number of cells per verdict.
@@ -139,6 +134,5 @@ def judge_run(context: Any) -> dict:
     send_metrics(run)
     if not run.green:
         raise AirflowFailException(run.sentence)
-    about = {"run": run_id, "build": run.build, "matrix": run.matrix, "hosts": list(run.hosts), "cells": run.counts}
-    context["outlet_events"][VALIDATED].extra = about
+    context["outlet_events"][VALIDATED].extra = outcome(run)
     return run.counts

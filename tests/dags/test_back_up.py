@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.back_up_history import back_up
-from dags.lib.plan import VALIDATED
+from dags.lib.assets import VALIDATED
 from infra.history.archive import restore
 from reports.history import History
 from streaming_core.regression.home import Home

@@ -20,6 +20,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from dags.lib.assets import OF_BUILD
 from infra.airflow import connections
 from reports.history import History
 from reports.views.stages import Stages
@@ -58,9 +59,11 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def airflow(copied, user_environment):
-    """Airflow of a copy of the checkout, which has one application more."""
+    """Airflow of a copy of the checkout, which has one application more, and the DAG of a user."""
     application = copied / "streaming_core" / "apps" / "clicks.py"
     application.write_text(pages.application(pages.WINDOWS, "clicks"))
+    (downstream,) = pages.blocks(pages.RESULTS, "python")
+    (copied / "dags" / "red_runs.py").write_text(downstream.replace("lockstep/", named("lockstep/")))
     engine = [str(copied / ".venv" / "bin" / "python"), str(copied / "tests" / "e2e" / "erring_engine.py")]
     environment = {
         **user_environment,
@@ -231,13 +234,26 @@ def test_lane_fails_at_its_end_and_names_its_failed_cells(airflow, home, result)
     assert groups == dict.fromkeys(groups, 1) | dict.fromkeys(again, 3), "each attempt has a group in the log"
 
 
-def test_scheduler_ran_every_task_and_the_red_run_emits_no_asset(airflow, result):
+def test_scheduler_ran_every_task_and_the_red_run_emits_its_marts_alone(airflow, result):
     (run,) = airflow.call(RUNS)["dag_runs"]
     assert run["state"] == "failed"
-    assert airflow.call("/api/v2/assets/events")["asset_events"] == []
+    events = airflow.call("/api/v2/assets/events")["asset_events"]
+    assert {event["name"] for event in events} == {asset.name for asset in OF_BUILD}
+    for event in events:
+        about = event["extra"]
+        assert (event["source_task_id"], about["run"], about["outcome"]) == ("dbt_build", result["run_id"], "red")
+        assert about["cells"] == result["counts"]
     assert result["sentence"] in airflow.call("/lockstep/runs.html", raw=True)
     links = airflow.call(f"{RUNS}/{run['dag_run_id']}/taskInstances/verdict/links")["extra_links"]
     assert result["sentence"] in airflow.call(links["Report"], raw=True)
+
+
+def test_dag_of_a_user_starts_once_after_its_mart(airflow, result):
+    runs = "/api/v2/dags/red_runs/dagRuns"
+    wait_for(lambda: [run["state"] for run in airflow.call(runs)["dag_runs"]] == ["success"], PATIENCE)
+    (run,) = airflow.call(runs)["dag_runs"]
+    entry = f"{runs}/{run['dag_run_id']}/taskInstances/count_verdicts/xcomEntries/return_value"
+    assert airflow.call(entry)["value"] == {result["run_id"]: result["counts"]}
 
 
 def test_import_of_a_disordered_csv_file_keeps_late_rows(home, result, clicks):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TUTORIAL = DOCS / "tutorial.md"
 WINDOWS = DOCS / "how-to" / "write-windows.md"
+RESULTS = DOCS / "how-to" / "read-results-as-data.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 
 COMMANDS = ("sh", "console")
