@@ -11,16 +11,15 @@ a partitioned timetable, so a DAG with `schedule=[asset]` would never start.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
 from infra.checkout import ROOT, home
+from reports.history import Run
+from reports.views.built import RESULTS
 from streaming_core.regression.project import named
 from streaming_core.regression.verdict import is_green
-
-if TYPE_CHECKING:
-    from reports.history import Run
 
 
 def mart(name: str) -> Asset:
@@ -50,7 +49,5 @@ def outcome(run: Run) -> dict[str, Any]:
 
 def built(run_id: str) -> int:
     """When the marts were last built for a run, in nanoseconds; 0 if never."""
-    from reports.views.built import RESULTS
-
     path = home().run(run_id) / RESULTS
     return path.stat().st_mtime_ns if path.exists() else 0

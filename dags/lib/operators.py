@@ -32,6 +32,7 @@ from jobs.run_folder import (
     read_oracles,
     read_plan,
 )
+from reports.history import History
 from streaming_core.interruption import Interrupted
 from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
@@ -119,9 +120,6 @@ class Job(WithLineage, BaseOperator):
         return {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
 
     def _outcome(self) -> dict[str, Any]:
-        # Airflow parses the DAGs every minute, and needs no reports for that.
-        from reports.history import History
-
         return outcome(History(home()).run(self.run))
 
     def failed(self, reason: str) -> Exception:
