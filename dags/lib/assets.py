@@ -5,8 +5,8 @@ the mart, and a run in quarantine has no event. The event's `extra` has the outc
 for an `extra`, so green runs have an asset of their own, which the verdict emits.
 
 `dbt_build` always builds, so its marts are its outlets. The speed gate builds only if it has measured something, so
-its outlet is an `AssetAlias`. No event has a partition: Airflow hands an event with a partition key only to DAGs with
-a partitioned timetable, so a DAG with `schedule=[asset]` would never start.
+its outlet is an `AssetAlias`. No event has a partition. Airflow hands an event with a partition key only to DAGs with a
+partitioned timetable, so a DAG with `schedule=[asset]` would never start.
 """
 
 from __future__ import annotations
