@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import asyncssh
 
@@ -63,7 +63,7 @@ async def _get(sftp: asyncssh.SFTPClient, there: str, here: Path, seconds: int) 
     async with sftp.open(there, "rb") as source:
         file = await asyncio.to_thread(part.open, "wb")
         try:
-            while data := await source.read(PIECE):
+            while data := cast("bytes", await source.read(PIECE)):  # a file in text mode has str
                 await asyncio.to_thread(file.write, data)
         finally:
             await asyncio.to_thread(file.close)
