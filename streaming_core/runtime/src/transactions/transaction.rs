@@ -172,24 +172,23 @@ impl Transaction {
         Ok(context.rejected as u64)
     }
 
-    /// Writes where the rows of some events of the batch lie: `places` gets `place::low` and `place::high` of each event. It is
-    /// as long as the batch. Only this call writes the entries of these events while it runs.
-    pub fn place(&self, batch: &Batch, events: std::ops::Range<usize>, places: *mut u32) -> Result<(), RunError> {
-        assert!(events.end <= batch.len());
+    /// Writes where the rows of the batch's events lie: `places` gets `place::low` and `place::high` of each event. It has an
+    /// entry for each event at least.
+    pub fn place(&self, batch: &Batch, places: &mut [u32]) -> Result<(), RunError> {
+        assert!(batch.len() <= places.len());
         let mut context = PlaceContext {
             rows: batch.rows(),
-            begin: events.start as i64,
-            end: events.end as i64,
+            begin: 0,
+            end: batch.len() as i64,
             text: batch.block.text.pointer(),
-            places,
+            places: places.as_mut_ptr(),
             error_at: 0,
             error: null_mut(),
             error_len: 0,
             indexes: self.indexes.get(),
-            // Not always the same, so that the look-ups of short calls are measured in their turn.
-            lookups: events.start as i64,
+            lookups: 0,
         };
-        // SAFETY: the caller's array has an entry per event.
+        // SAFETY: the slice has an entry per event.
         unsafe { self.place.call(&mut context) }.map_err(|raised| self.failed(batch, raised))
     }
 

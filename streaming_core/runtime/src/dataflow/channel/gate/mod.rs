@@ -174,12 +174,12 @@ impl Gate {
             // SAFETY: they have just been taken.
             taken.prepared = Some(unsafe { Prepared::alone(taken.rows, taken.summed) });
         }
-        let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);
+        let known = |source: &Source| source.next.map_or(source.watermark, |seq| seq - 1);
         let upto = self.sources.iter().map(known).min().unwrap_or(i64::MAX);
         let last = self.sources.iter().all(|source| source.next.is_none() && source.done);
         if upto > taken.upto {
             for source in &mut self.sources {
-                taken.started = taken.started.min(std::mem::replace(&mut source.heard, u64::MAX));
+                taken.started = taken.started.min(std::mem::replace(&mut source.earliest_start, u64::MAX));
             }
         }
         let new = taken.rows.n > 0 || upto > taken.upto || last != taken.last;
@@ -206,8 +206,8 @@ unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], take
         let source = &mut sources[*turn];
         // SAFETY: as the caller says.
         let Some(head) = (unsafe { source.head(outlets) }) else { continue };
-        let range = source.at..source.rows_of(head);
-        source.at = range.end;
+        let range = source.next_row..source.rows_of(head);
+        source.next_row = range.end;
         hand_on(head, source, range, taken, 0, false);
         // SAFETY: as above.
         unsafe { source.head(outlets) };
@@ -235,7 +235,7 @@ unsafe fn take<K: SortKey>(
         for (index, source) in sources.iter_mut().enumerate() {
             // SAFETY: as the caller says.
             let head = unsafe { source.head(outlets) };
-            let key = head.map_or_else(|| K::behind(source.upto), |jumbo| source.key(jumbo, source.at));
+            let key = head.map_or_else(|| K::behind(source.watermark), |jumbo| source.key(jumbo, source.next_row));
             if first.is_none_or(|(least, _, other)| (key, head.is_none()) < (least, other.is_none())) {
                 second = first.map(|(least, _, other)| (least, other.is_none()));
                 first = Some((key, index, head));
@@ -245,7 +245,7 @@ unsafe fn take<K: SortKey>(
         }
         let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
         let source = &mut sources[index];
-        let mut range = source.at..source.rows_of(jumbo);
+        let mut range = source.next_row..source.rows_of(jumbo);
         let limit = second.map(|(key, is_known)| if is_known { key } else { manner.before(key) });
         if let Some(limit) = limit.filter(|&limit| source.key::<K>(jumbo, range.end - 1) > limit) {
             // Replicas whose windows expire put out long runs, one for each cell.
@@ -256,7 +256,7 @@ unsafe fn take<K: SortKey>(
             }
             range.end = ready;
         }
-        source.at = range.end;
+        source.next_row = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
         let share = &jumbo.shares[source.reader];
         // Only a single source has several rows of an event here. They count as they were prepared, share by share.
@@ -301,7 +301,7 @@ unsafe fn interleave<K: SortKey>(
             // SAFETY: as the caller says; so many were listed.
             taken.summed += unsafe { source.begun(outlets, ready) };
         }
-        (source.at, n) = (source.at + ready, n + ready);
+        (source.next_row, n) = (source.next_row + ready, n + ready);
     }
     let ranked = manner.ranked && K::RANKED;
     if ranked {

@@ -25,18 +25,18 @@ pub struct Source {
     waiting: usize,
     /// Number of these that the reader took whole. It reads rows in place, so it gives them back only afterwards.
     used: usize,
-    /// Number of rows that the reader took from the head.
-    pub at: usize,
+    /// The next row of the head for the reader: the number of rows that it took from there.
+    pub next_row: usize,
     /// The event of the next row; None if `head` saw no row.
     pub next: Option<i64>,
     /// Behind the head, all rows belong to later events than this one.
-    pub upto: i64,
+    pub watermark: i64,
     /// Whether the outlet has published everything of this block.
     pub done: bool,
     /// For a replica whose epochs tell when it puts out nothing: the epochs, and its number.
     silences: Option<(Arc<Epochs>, usize)>,
     /// Engine time at which processing began of the earliest event without a row here.
-    pub heard: u64,
+    pub earliest_start: u64,
 }
 
 impl Source {
@@ -49,12 +49,12 @@ impl Source {
             hashes,
             waiting: 0,
             used: 0,
-            at: 0,
+            next_row: 0,
             next: None,
-            upto: i64::MIN,
+            watermark: i64::MIN,
             done: false,
             silences: None,
-            heard: u64::MAX,
+            earliest_start: u64::MAX,
         }
     }
 
@@ -75,11 +75,11 @@ impl Source {
         (0..self.waiting).map(jumbo).any(|jumbo| !jumbo.ranks.is_empty() || !jumbo.subs.is_empty())
     }
 
-    /// Raises `upto` to the last event for which the replica puts out nothing. The gate calls this after it has looked at all
+    /// Raises `watermark` to the last event for which the replica puts out nothing. The gate calls this after it has looked at all
     /// sources, so the answer covers every row that it saw there.
     pub fn learn(&mut self) {
         if let Some((epochs, number)) = &self.silences {
-            self.upto = epochs.silent(*number, self.upto);
+            self.watermark = epochs.silent(*number, self.watermark);
         }
     }
 
@@ -93,15 +93,15 @@ impl Source {
             // SAFETY: as the caller says; there is one.
             let jumbo = unsafe { outlet.ahead(self.reader, self.used) };
             let n = self.rows_of(jumbo);
-            if self.at < n {
-                self.next = Some(self.key::<i64>(jumbo, self.at));
+            if self.next_row < n {
+                self.next = Some(self.key::<i64>(jumbo, self.next_row));
                 return Some(jumbo);
             }
-            self.at -= n;
-            (self.upto, self.done) = (jumbo.upto, jumbo.last);
+            self.next_row -= n;
+            (self.watermark, self.done) = (jumbo.upto, jumbo.last);
             self.learn();
             if n == 0 {
-                self.heard = self.heard.min(jumbo.started);
+                self.earliest_start = self.earliest_start.min(jumbo.started);
             }
             self.used += 1;
         }
@@ -149,12 +149,12 @@ impl Source {
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
             upto = upto.or(Some(jumbo.upto));
             let n = self.rows_of(jumbo);
-            if n > if index == self.used { self.at } else { 0 } {
+            if n > if index == self.used { self.next_row } else { 0 } {
                 // Rows of one event may fill many jumbo tuples, and no jumbo tuple can announce that it is the last one.
-                return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.upto)));
+                return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.watermark)));
             }
         }
-        K::behind(upto.unwrap_or(self.upto))
+        K::behind(upto.unwrap_or(self.watermark))
     }
 
     /// Lists the rows that wait, up to `bound` and about `MOST` of them. Returns the last listed key if more rows may follow.
@@ -169,7 +169,7 @@ impl Source {
         started: &mut u64,
     ) -> Option<K> {
         let outlet = &outlets[self.outlet];
-        let (start, mut begin) = (list.len(), self.at);
+        let (start, mut begin) = (list.len(), self.next_row);
         for index in self.used..self.waiting {
             // SAFETY: the caller is the reader, and `waiting` jumbo tuples wait.
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
@@ -214,7 +214,7 @@ impl Source {
     /// The caller is the reader, and `n` rows wait, prepared for the sink.
     pub unsafe fn begun(&self, outlets: &[Outlet], n: usize) -> Digest {
         let outlet = &outlets[self.outlet];
-        let (mut sum, mut at, mut left) = (Digest::default(), self.at, n);
+        let (mut sum, mut at, mut left) = (Digest::default(), self.next_row, n);
         for index in self.used..self.waiting {
             // SAFETY: as the caller says.
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
@@ -235,9 +235,9 @@ impl Source {
     pub unsafe fn left_over(&mut self, outlets: &[Outlet], places: &mut Vec<*const u8>) {
         // SAFETY: as the caller says.
         if let Some(jumbo) = unsafe { self.head(outlets) }
-            && self.at > 0
+            && self.next_row > 0
         {
-            places.extend((self.at..self.rows_of(jumbo)).map(|index| self.place(jumbo, index)));
+            places.extend((self.next_row..self.rows_of(jumbo)).map(|index| self.place(jumbo, index)));
         }
     }
 

@@ -311,7 +311,7 @@ impl Deal {
         self.planner.reset();
         self.captured = 0;
         self.places.resize(batch.len().max(self.places.len()), 0);
-        run.transaction.place(&batch, 0..batch.len(), self.places.as_mut_ptr())?;
+        run.transaction.place(&batch, &mut self.places)?;
         if let Some(load) = load {
             self.places[..batch.len()].iter().for_each(|place| load.count(place & 0xFFFF, place >> 16));
         }
