@@ -12,15 +12,17 @@ class Violation:
     Attributes:
         path: The file, relative to the root of the checkout, with forward slashes.
         line: Counted from 1.
-        rule: The rule's id, for example `D103` or `prose/long-sentence`.
+        rule: The rule's id, for example `D103` or `prose/who-noun`.
         message: What is wrong and what to write instead.
+        is_warning: Whether lint passes in spite of it.
     """
 
     path: str
     line: int
     rule: str
     message: str
+    is_warning: bool = False
 
     def __str__(self) -> str:
         """Formats the violation as compilers do, so that editors can jump to it."""
-        return f"{self.path}:{self.line}: {self.rule} {self.message}"
+        return f"{self.path}:{self.line}: {self.rule} {'warning: ' if self.is_warning else ''}{self.message}"

@@ -1,4 +1,4 @@
-"""Rules of plain English: short sentences, a named actor, active voice.
+"""Rules of plain English: a named actor, active voice. Those that only a reader can decide are warnings.
 
 The rules `prose/...` are about the texts that a user reads. The same rules for docstrings and comments are
 `comment/...`. Files of tests have comments only.
@@ -18,7 +18,6 @@ from infra.lint.prose.figures import RESULTS
 from infra.lint.prose.passages import Passage, passages
 from infra.lint.violation import Violation
 
-LONGEST = 25  # words
 # The share of a file's sentences that may be passive. Fewer sentences than this say nothing about a file.
 MOST_PASSIVE = 0.25
 FEWEST_SENTENCES = 10
@@ -27,12 +26,12 @@ FEWEST_SENTENCES = 10
 SHOWN_MODULES = re.compile(r"dags/\w+\.py$|streaming_core/apps/\w+\.py$")
 
 BOUNDARY = re.compile(r"""(?<!e\.g)(?<!i\.e)(?<!\bvs)(?<!\bcf)(?<!\bal)[.!?]["')\]]*\s+(?=["'(\[`]*[A-Z`])""")
-WORD = re.compile(r"\S*\w\S*")
 WHO = re.compile(
     r"\b(whoever|somebody|nobody)\b"
     r"|\bwho\s+(has|is|was|takes|gives|asks|wants|puts|reads|writes|comes|gains|loses|needs|makes|holds)\b",
     re.IGNORECASE,
 )
+THERE = re.compile(r"\bthere (is|are)\b", re.IGNORECASE)
 CHAIN = re.compile(r"\b(of\s+(which|whom)|such\s+(that|as)\s+(do|does|has|have|is|are)|such\s+that)\b", re.IGNORECASE)
 IRREGULAR = (
     "begun|bound|bought|broken|brought|built|caught|chosen|cut|dealt|done|drawn|driven|fed|felt|found|given|gone|held|"
@@ -94,19 +93,17 @@ def _check_texts(path: str, audience: str, texts: Iterable[Passage]) -> Iterator
     for sentence in (sentence for passage in texts for sentence in sentences(passage)):
         count += 1
         passive += PASSIVE.search(sentence.text) is not None
-        words = WORD.findall(sentence.text)
-        if len(words) > LONGEST:
-            start = " ".join(words[:5])
-            message = f'"{start} ...": {len(words)} words; split it into sentences of at most {LONGEST}'
-            yield Violation(path, sentence.line, f"{audience}/long-sentence", message)
         for match in WHO.finditer(sentence.text):
             yield Violation(path, sentence.line, f"{audience}/who-noun", f'"{_one_line(match)}": name the actor')
         for match in CHAIN.finditer(sentence.text):
             message = f'"{_one_line(match)}": start a new sentence with the noun it stands for'
             yield Violation(path, sentence.line, f"{audience}/chain", message)
+        if audience == "prose" and (match := THERE.search(sentence.text)):
+            message = f'"{_one_line(match)}": name the thing first'
+            yield Violation(path, sentence.line, f"{audience}/there-is", message, is_warning=True)
     if count >= FEWEST_SENTENCES and passive > MOST_PASSIVE * count:
         message = f"{passive} of {count} sentences are passive, more than {MOST_PASSIVE:.0%}: name the actor"
-        yield Violation(path, 1, f"{audience}/passive", message)
+        yield Violation(path, 1, f"{audience}/passive", message, is_warning=True)
 
 
 def _one_line(match: re.Match[str]) -> str:

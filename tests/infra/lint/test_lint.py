@@ -13,7 +13,7 @@ FOLDERS = ("streaming_core", "jobs", "expectations", "reports", "infra", "dags")
 ACTOR = "Somebody waits.\n"
 CLEAN = '"""A module."""\n'
 PLANTED = {
-    "docs/sentence.md": ("Words " * 26 + "\n", "prose/long-sentence"),
+    "docs/there.md": ("There is a row.\n", "prose/there-is"),
     "docs/actor.md": (ACTOR, "prose/who-noun"),
     "docs/chain.md": ("Runs, of which one failed.\n", "prose/chain"),
     "docs/passive.md": ("The row is written. " * 10 + "\n", "prose/passive"),
@@ -69,6 +69,11 @@ def test_clean_checkout_is_silent(checkout, lint):
     (checkout / "ignored.md").write_text(ACTOR)
     (checkout / "streaming_core" / "kernels" / "compiled.py").write_text(CLEAN + "def _f(a): ...\n")
     assert lint() == (0, [])
+
+
+def test_warning_alone_passes(checkout, lint):
+    (checkout / "docs" / "there.md").write_text("There is a row.\n")
+    assert lint() == (0, ['docs/there.md:1: prose/there-is warning: "There is": name the thing first'])
 
 
 def test_folder_that_is_no_checkout_is_refused(tmp_path):
