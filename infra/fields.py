@@ -41,22 +41,13 @@ def defaults() -> dict[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()}
 
 
-def regression_of(params: dict[str, Any], conf: dict[str, Any] | None) -> dict[str, Any]:
-    """The fields of RegressionSpec in a run's params; with a matrix, only the fields that override it.
+def regression_of(params: dict[str, Any]) -> dict[str, Any]:
+    """The fields of RegressionSpec that a run's params set. They override the matrix, and then the defaults.
 
-    A caller of the API sends only these fields. The form sends every field, so the fields that differ from their
-    defaults override the matrix. It sends the lines of a list as texts; an empty line is no value.
+    The form sends an empty field as null or as an empty list, and the lines of a list as texts, some of them empty.
     """
     fields = {name: value for name, value in params.items() if name not in (*OF_RUN, LINEAGE) and value is not None}
     for name, value in fields.items():
         if isinstance(value, list):
             fields[name] = [item for item in value if not isinstance(item, str) or item.strip()]
-    if fields.get("data") == []:  # no import chosen from the list
-        del fields["data"]
-    if not params.get("matrix"):
-        return fields
-    sent = {name: value for name, value in fields.items() if name in (conf or {})}
-    unchanged = defaults()
-    if unchanged.keys() <= (conf or {}).keys():
-        return {name: value for name, value in sent.items() if name not in unchanged or value != unchanged[name]}
-    return sent
+    return {name: value for name, value in fields.items() if value != []}

@@ -53,7 +53,7 @@ LISTED_LATER = "A new {} appears in the list within a minute."
 
 
 def regression_params() -> dict[str, Param]:
-    """The DAG params of a regression run. Every default is valid, because scheduled runs use the defaults."""
+    """The DAG params of a regression run. All fields may stay empty, as in scheduled runs."""
     properties = RegressionSpec.model_json_schema()["properties"]
     fields = {
         "matrix": Param(
@@ -61,7 +61,7 @@ def regression_params() -> dict[str, Param]:
             type=["string", "null"],
             title="Matrix",
             description="A file of values in dags/matrices. It replaces the defaults of the fields below. Fields that "
-            f"you change override it. {LISTED_LATER.format('file')}",
+            f"you fill in override it. {LISTED_LATER.format('file')}",
             enum=[None, *in_order(matrices.names(checkout.MATRICES))],
             values_display=_about_matrices(),
         )
@@ -186,20 +186,27 @@ def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
 
 
 def _param(name: str, schema: dict, default: Any) -> Param:
+    """A field of the model. It starts empty, so that what a person enters overrides the matrix: the default, too."""
     about: dict[str, Any] = {"title": name.replace("_", " ").capitalize(), "description": description(name)}
     if name in SECTIONS:
         about["section"] = SECTIONS[name]
+    kinds = [schema["type"], "null"]
     if name in CHOICES:
-        return Param(default, type="array", examples=in_order(CHOICES[name]), **about)
-    if schema["type"] == "array":  # a text area: it sends each line as a text
+        about["examples"] = in_order(CHOICES[name])
+    elif schema["type"] == "array":  # a text area: it sends each line as a text
         values = f": {', '.join([registry.ALL, *registry.names()])}" if name == "applications" else ""
         about["description"] += f" One per line{values}."
-        return Param(default, type="array", **about)
-    if schema["type"] in ("integer", "number"):
+    elif schema["type"] in ("integer", "number"):
         # A line of text, because the wheel of a mouse changes a number field, and a browser rounds a long number.
-        return Param(default, type=["string", schema["type"]], examples=[default], **about)
-    if default in ("", {}):  # the form cannot send an empty default
-        return Param(None, type=[schema["type"], "null"], **about)
-    if "enum" in schema:
-        about["enum"] = schema["enum"]
-    return Param(default, type=schema["type"], **about)
+        kinds.insert(0, "string")
+    elif "enum" in schema:
+        about["enum"] = [None, *schema["enum"]]
+    if default not in ("", {}):
+        about["description"] += f" Default: {_text(default)}."
+    return Param(None, type=kinds, **about)
+
+
+def _text(default: Any) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return ", ".join(map(str, default)) if isinstance(default, list) else str(default)

@@ -49,7 +49,7 @@ def plan_run(context: Any) -> list[str]:
     params = dict(context["params"])
     run_id, origin, matrix = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
     with recorded(home(), run_id, Stage.PLAN_MATRIX):
-        fields = regression_of(params, context["dag_run"].conf)
+        fields = regression_of(params)
         try:
             request = matrices.request(checkout.MATRICES, home(), fields, matrix)
             regression = request.regression

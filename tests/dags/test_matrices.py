@@ -7,9 +7,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib.form import regression_params
 from infra import checkout
-from infra.fields import regression_of
+from infra.fields import defaults, regression_of
 from reports.history import History
 from reports.pages import Pages
+from streaming_core.apps import registry
 from streaming_core.regression import matrices
 from streaming_core.regression.fleet import LOCAL
 from tests.dags.test_plan import planned
@@ -26,15 +27,18 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "matrices"
 
 
-def test_default_fields_of_the_form_count_as_not_chosen():
-    form = FORM | {"matrix": "nightly", "events": 700}
-    assert regression_of(form, form) == {"events": 700}
-    # A caller of the API sends only what overrides the matrix, the default, too.
-    assert regression_of(form, {"matrix": "nightly", "threads": FORM["threads"]}) == {"threads": FORM["threads"]}
-    assert regression_of(form, {"matrix": "nightly"}) == {}
+def test_entered_fields_override_the_matrix_even_with_a_default(lockstep_home):
+    entered = {"events": str(defaults()["events"]), "threads": ["1", "2"], "applications": ["", " "]}
+    fields = regression_of(FORM | {"matrix": "nightly"} | entered)
+    assert fields == {"events": "100000", "threads": ["1", "2"]}
+    request = matrices.request(checkout.MATRICES, lockstep_home, fields, "nightly")
+    assert (request.regression.events, request.regression.threads) == (100_000, [1, 2])
+    assert set(registry.names()) == set(request.regression.applications)
+
+
+def test_empty_form_leaves_all_to_the_matrix():
     lineage = {"openlineage": {"parentRunId": "x"}}  # of Airflow's provider, in a run that the nightly triggers
-    assert regression_of(form | lineage, {"matrix": "nightly"} | lineage) == {}
-    assert regression_of(FORM, FORM)["threads"] == FORM["threads"]
+    assert regression_of(FORM | {"matrix": "nightly"} | lineage) == {}
 
 
 def test_run_and_page_name_matrix_digest_and_overrides(lockstep_home, folder):

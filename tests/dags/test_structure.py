@@ -135,11 +135,11 @@ def test_nightly_starts_the_same_graph_for_every_application(dags, tmp_path):
     assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")
 
 
-def test_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
+def test_form_has_every_field_of_the_model_and_all_may_stay_empty(dag):
     params = dag.params
     assert set(params) == {"matrix", *RegressionSpec.model_fields, "spark"}
     sent = params.validate()  # every default against its own JSON schema
-    assert RegressionSpec.parse(regression_of(sent, sent)) == RegressionSpec()
+    assert RegressionSpec.parse(regression_of(sent)) == RegressionSpec()
     for name in params:
         schema = params.get_param(name).schema
         assert schema["title"], name
@@ -201,14 +201,14 @@ def test_form_lists_matrices_and_imports(tmp_path, monkeypatch):
     data = regression_params()["data"]
     assert data.schema["examples"] == ["gs/march", "wc/nightly-wc", "wc/tweets"]
     for value in (["wc/tweets", "gs/march"], {"wc": "tweets", "gs": "march"}):
-        fields = regression_of({"matrix": None, "data": data.resolve(value)}, {})
+        fields = regression_of({"matrix": None, "data": data.resolve(value)})
         assert RegressionSpec.parse(fields).data == {"wc": "tweets", "gs": "march"}
 
 
 @pytest.mark.parametrize("matrix", [None, "smoke"])
 def test_form_without_an_import_leaves_data_to_the_matrix(matrix):
     sent = {name: param.value for name, param in regression_params().items()} | {"matrix": matrix, "data": []}
-    assert "data" not in regression_of(sent, sent)
+    assert "data" not in regression_of(sent)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_unknown_import_is_refused_in_one_line(data, sentence):
 
 def test_lines_of_the_form_become_the_values_of_a_list():
     typed = {"applications": ["wc", ""], "threads": [" 12", "3", "", "6"], "hosts": ["node", " "], "events": "5000"}
-    regression = RegressionSpec.parse(regression_of(typed, typed))
+    regression = RegressionSpec.parse(regression_of(typed))
     assert (regression.applications, regression.threads, regression.hosts) == (["wc"], [3, 6, 12], ["node"])
     assert regression.events == 5000
 

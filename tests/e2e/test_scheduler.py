@@ -335,12 +335,12 @@ def test_form_sends_typed_values_and_shows_why_one_is_refused(airflow, browser):
     run = started(airflow, browser, DAG_ID)
     airflow.end(run)
     conf = airflow.call(run)["conf"]
-    assert (conf["applications"], conf["threads"], conf["batches"]) == (["wc"], ["3", "6", "12"], [256])
+    assert (conf["applications"], conf["threads"], conf["batches"]) == (["wc"], ["3", "6", "12"], None)
     assert (conf["reorders"], conf["hosts"], conf["events"]) == (["lock"], ["node"], "700")
 
 
 INVALID = [
-    ("streaming_regression", {"events": None}, "Invalid input for param events: None is not of type"),
+    ("streaming_regression", {"pin": 3}, "Invalid input for param pin: 3 is not of type"),
     ("retention", {"days": 3}, "Invalid input for param days: 3 is less than the minimum of 7"),
     ("back_up_history", {"keep": 0}, "Invalid input for param keep: 0 is less than the minimum of 1"),
     ("import_data", {"application": "wc", "name": "../a"}, "Invalid input for param name: '../a' does not match"),

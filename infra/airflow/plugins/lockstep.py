@@ -418,7 +418,7 @@ def _refusal(body: bytes) -> str:
 
     try:
         conf = json.loads(body).get("conf") or {}
-        fields, home = regression_of(conf, conf), checkout.home()
+        fields, home = regression_of(conf), checkout.home()
         regression = matrices.request(checkout.MATRICES, home, fields, conf.get("matrix")).regression
         connections.check(conf | {"hosts": regression.hosts}, type_of)
     except BadInput as error:
