@@ -25,7 +25,7 @@ def measured():
         for row in experiment["rows"]:
             if row.get("threads") == 2 and row["way"] in ("affinity", "owners"):
                 ratios[row["app"], row["executor"], "the loop"] = three_digits(row["to_loop"])
-    conclusion = r"(\w+) on 2 cores: affinity on 2 threads has ([\d.]+) \(.*\) times the throughput of flink on 2 threads"
+    conclusion = r"(\w+) on 2 cores: affinity on 2 threads has ([\d.]+) \(.*\) times the .* of flink on 2 threads"
     for experiment in result("engines")["experiments"]:
         for line in experiment["conclusions"]:
             if match := re.fullmatch(conclusion, line):
