@@ -98,8 +98,8 @@ def _check_texts(path: str, audience: str, texts: Iterable[Passage]) -> Iterator
         for match in CHAIN.finditer(sentence.text):
             message = f'"{_one_line(match)}": start a new sentence with the noun it stands for'
             yield Violation(path, sentence.line, f"{audience}/chain", message)
-        if audience == "prose" and (match := THERE.search(sentence.text)):
-            message = f'"{_one_line(match)}": name the thing first'
+        if audience == "prose" and (there := THERE.search(sentence.text)):
+            message = f'"{_one_line(there)}": name the thing first'
             yield Violation(path, sentence.line, f"{audience}/there-is", message, is_warning=True)
     if count >= FEWEST_SENTENCES and passive > MOST_PASSIVE * count:
         message = f"{passive} of {count} sentences are passive, more than {MOST_PASSIVE:.0%}: name the actor"
