@@ -14,6 +14,7 @@ from streaming_core.regression.home import Home
 from tests.support import checkout
 
 pytestmark = pytest.mark.e2e
+ISSUES = "https://forge.example.org/fraud/issues?state=open"
 NAME, TITLE, PREFIX = "fraud-checks", 'Fraud "checks": C:\\new \U0001f468\u200d\U0001f4bb <b> & #1', "fraud_checks_"
 OWN = {".copier-answers.yml.jinja", "copier.yml", ".github/workflows/release.yml", "docs/benchmarks.md.jinja"}
 OWN |= {"mkdocs.yml.jinja", "pyproject.toml.jinja"}
@@ -85,7 +86,7 @@ def shell(project, tmp_path_factory, with_compiled):
 
 
 def copy(template: Path, folder: Path) -> Path:
-    data = ["--data", f"name={NAME}", "--data", f"title={TITLE}"]
+    data = ["--data", f"name={NAME}", "--data", f"title={TITLE}", "--data", f"issues={ISSUES}"]
     copier(folder.parent, "copy", "--defaults", *data, str(template), str(folder))
     return checkout.commit(folder)
 
@@ -143,6 +144,7 @@ def differ(one: Path, other: Path) -> bool:
 @pytest.mark.slow
 def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):
     settings = tomllib.loads((project / "pyproject.toml").read_text())
+    assert settings["project"]["urls"] == {"Issues": ISSUES}
     assert settings["project"]["name"] == NAME
     assert settings["tool"]["lockstep"] == {"title": TITLE, "prefix": PREFIX}
     old = tomllib.loads((template / "pyproject.toml").read_text())
@@ -188,7 +190,7 @@ def check_update(project: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("answer", ["name=checks\n", "title=two\nlines"])
+@pytest.mark.parametrize("answer", ["name=checks\n", "title=two\nlines", "issues=mail me"])
 @pytest.mark.slow
 def test_answer_that_is_no_line_is_refused(template, tmp_path, answer):
     with pytest.raises(AssertionError, match="Validation error"):
