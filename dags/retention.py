@@ -20,13 +20,14 @@ hand, it only lists what it would remove, unless you clear the field **Only list
 
 ## What it freed
 
-The last lines of both tasks' logs say it. The XCom of `free_files` has the bytes of each kind, and the XCom of
-`clean_database` the rows of each table.
+The last lines of the log of `free_files` say it, and its XCom has the bytes of each kind. `lockstep ui` removes the
+rows of the database after the run. Its log `db-clean.log` counts them by table.
 
 ## If this DAG is red
 
 - The task `free_files` failed: its last log line names a file that cannot be removed. Check who owns it.
-- The task `clean_database` failed: its log has the output of `airflow db clean`.
+- Rows of the database stay: `lockstep ui` is not up, or the log `db-clean.log` beside those of Airflow says why. If you
+  start Airflow's components by hand, run `lockstep airflow db clean` there.
 
 `lockstep prune` removes outputs and caches by the same rules, without Airflow.
 """
@@ -104,20 +105,20 @@ with scheduled_dag(
         return disk_space.free(home(), rules, dry_run)
 
     @task(
-        execution_timeout=timedelta(hours=1),
+        execution_timeout=timedelta(minutes=5),
         trigger_rule="all_done",
-        doc_md="Removes old rows of Airflow's database with `airflow db clean`. Its log counts them by table.",
+        doc_md="Asks the process of `lockstep ui` to remove old rows of Airflow's database with `airflow db clean`. "
+        "Airflow lets no task do this.",
     )
     @fail_in_one_line
-    def clean_database() -> dict[str, int]:
-        """Remove old rows of Airflow's database; returns the rows of each table."""
+    def clean_database() -> str:
+        """Ask for the removal of old rows of Airflow's database; returns the time before which they may go."""
         params, dry_run = choices()
         before = disk_space.cutoff(home(), params["days"])
-        rows = database.clean(before, dry_run)
-        for table, number in rows.items():
-            print(f"{number:>12,}  {table}")
-        did = "would remove" if dry_run else "removed"
-        print(f"{did} {sum(rows.values()):,} rows of Airflow's database from before {before:%Y-%m-%d %H:%M} UTC")
-        return rows
+        if not dry_run:
+            database.ask_to_clean(before)
+        did = "would ask" if dry_run else "asked"
+        print(f"{did} `lockstep ui` to remove the rows of Airflow's database from before {before:%Y-%m-%d %H:%M} UTC")
+        return before.isoformat()
 
     free_files() >> clean_database()

@@ -16,6 +16,8 @@ from streaming_core.run.way import MAX_BATCH, MAX_THREADS, known_executors
 OF_RUN = ("matrix", "spark")
 LINEAGE = "openlineage"  # the field that Airflow's OpenLineage provider adds to a run that a task triggers
 
+SHOWS_FORM = True  # whether DAG files that this process reads need the texts of the form that take time
+
 # Bounds of each item of a list.
 ITEMS = {"threads": (1, MAX_THREADS), "batches": (1, MAX_BATCH)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_parsing_context
 
-from infra import checkout
+from infra import checkout, fields
 from infra.airflow import connections
 from infra.fields import CHOICES, defaults, description
 from infra.hosts.judgement import this_machine
@@ -96,7 +96,7 @@ def _about_matrices() -> dict[str, str]:
     The cells of a matrix take a quarter of a second. A task parses the DAG file, too, and so does `lockstep run`: they
     show no form.
     """
-    if get_parsing_context().task_id is not None:
+    if get_parsing_context().task_id is not None or not fields.SHOWS_FORM:
         return {}
     texts = {"null": f"none: {_cells_of({})} cells with the defaults"}
     for name in matrices.names(checkout.MATRICES):

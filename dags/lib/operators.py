@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from dags.lib.assets import GATE, OF_GATE, built, outcome
 from dags.lib.lineage import WithLineage
 from dags.lib.plan import run_id_of
+from infra.airflow import connections
 from infra.airflow.hosts import Host, HostLost, LocalHost, SshHost, is_lost
 from infra.checkout import ROOT, home
 from jobs.run_folder import (
@@ -218,7 +219,7 @@ def connections_of(run_id: str) -> dict[str, str]:
     variables = {}
     for name in [one.host for one in preflights_of(home(), run_id) if one.is_remote]:
         try:
-            variables[f"AIRFLOW_CONN_{name.upper()}"] = BaseHook.get_connection(name).as_json()
+            variables[connections.variable(name)] = BaseHook.get_connection(name).as_json()
         except AirflowNotFoundException:  # the command says what to do
             continue
     return variables
@@ -335,6 +336,8 @@ class Lane(WithLineage, BaseOperator):
     def _defer(self, host: SshHost, cell: str, attempt: Path, workload: Path) -> None:
         from dags.lib.triggers import CellTrigger
 
+        # `dag.test` runs the trigger in this process, where it finds a connection only in the environment.
+        os.environ[connections.variable(self.host)] = host.connection.as_json()
         trigger = CellTrigger(
             lane=self._key(),
             cell=cell,

@@ -14,6 +14,7 @@ import secrets
 import string
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from streaming_core.storage import Lock, left_json, write_text
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_PORT = 8080
+AIRFLOW = (sys.executable, "-m", "airflow")
 SECRETS = "secrets.json"
 STAMP = ".prepared"
 FOREIGN_DATABASE = "the database of AIRFLOW__DATABASE__SQL_ALCHEMY_CONN belongs to another Airflow: name an empty one"
@@ -102,29 +104,6 @@ def prepare(log: Path) -> None:
     stamp.write_text(_fingerprint(home))
 
 
-def end_stale_runs(stopped_by: str | None = None) -> None:
-    """Fail the runs that an earlier process left `running`, which a scheduler would resume, and publish their pages.
-
-    Args:
-        stopped_by: the person that stopped them; None if their process died.
-    """
-    if not (location() / STAMP).exists():
-        return
-    log = location() / "logs" / "end-stale-runs.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "wb") as out:
-        subprocess.run(
-            [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs", *([stopped_by] if stopped_by else [])],
-            cwd=ROOT,
-            env=environment(),
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-
-
 def write_configuration(home: Path) -> None:
     """Write airflow.cfg with the secrets of this home. Airflow reads it once, when it is first imported."""
     kept = home / SECRETS
@@ -152,24 +131,26 @@ def _fingerprint(home: Path) -> str:
 
 
 def _migrate_and_import() -> None:
-    from airflow.models import Connection
-    from airflow.settings import engine
-    from airflow.utils import db
-    from airflow.utils.session import create_session
-    from sqlalchemy import inspect
-
+    """Make the database and the connections by Airflow's command line. Connections that exist stay as they are."""
+    if not (location() / STAMP).exists() and _is_of_another():
+        sys.exit(ExitCode.BAD_INPUT)
     declared = json.loads((HERE / "connections.json").read_text())
-    with create_session() as session:
-        # Every Airflow has `spark_default`; one that Lockstep set up has `local`, unless a user removed it.
-        is_known = (location() / STAMP).exists() or not inspect(engine).has_table(Connection.__tablename__)
-        if not is_known and not session.query(Connection.conn_id).filter(Connection.conn_id == named("local")).first():
-            sys.exit(ExitCode.BAD_INPUT)
-    db.initdb()
-    with create_session() as session:
-        known = {conn_id for (conn_id,) in session.query(Connection.conn_id)}
-        for conn_id, fields in declared.items():
-            if named(conn_id) not in known:
-                session.add(Connection(conn_id=named(conn_id), **fields))
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({named(conn_id): fields for conn_id, fields in declared.items()}, file)
+        file.flush()
+        for words in (["db", "migrate"], ["connections", "import", file.name]):
+            subprocess.run([*AIRFLOW, *words], check=True)
+
+
+def _is_of_another() -> bool:
+    """Whether the database has tables, but lacks the connection `local`, so Lockstep did not set it up."""
+    from airflow.sdk import conf
+    from sqlalchemy import create_engine, inspect
+
+    if not inspect(create_engine(conf.get("database", "sql_alchemy_conn"))).get_table_names():
+        return False
+    names = subprocess.run([*AIRFLOW, "connections", "list", "--output", "plain"], capture_output=True, text=True)
+    return named("local") not in names.stdout.split()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""Check the Airflow connections that a run names, before it starts.
+"""The Airflow connections that a run names: a check before it starts, and their fields for a program without Airflow.
 
-The API server checks them when a run is triggered (plugins/lockstep.py). The first task of a run checks them again,
-because there are other ways to trigger a run.
+The first task of a run checks them.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from streaming_core.errors import BadInput
+from infra.airflow import airflow_home
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.fleet import LOCAL, SPARK
 from streaming_core.regression.request import ALL, resolve_hosts
 
@@ -54,3 +56,25 @@ def _named(params: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[st
         if ALL in values:
             values = resolve_hosts(values)
         yield from ((param, one) for one in values)
+
+
+def stored() -> dict[str, str]:
+    """The connections in Airflow's database, as the variables that any program reads connections from.
+
+    Outside its own processes, Airflow looks for connections in the environment, and not in its database.
+
+    Raises:
+        RunFailed: Airflow cannot read its database. The message has Airflow's last line.
+    """
+    command = [*airflow_home.AIRFLOW, "connections", "export", "-", "--file-format", "json"]
+    done = subprocess.run(
+        command, env=airflow_home.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RunFailed(f"Airflow's connections cannot be read: {(done.stderr.strip() or '?').splitlines()[-1]}")
+    return {variable(name): json.dumps(fields) for name, fields in json.loads(done.stdout).items()}
+
+
+def variable(name: str) -> str:
+    """The variable that Airflow reads a connection from."""
+    return f"AIRFLOW_CONN_{name.upper()}"

@@ -1,56 +1,48 @@
-"""Removes old rows of Airflow's database, from a task of Airflow: `airflow db clean`.
+"""Removes old rows of Airflow's database: `airflow db clean`, in the process of `lockstep ui`.
 
-Airflow replaces the address of its database in the environment of each task, so that a task cannot reach it by
-accident. This module gives it back to one command.
+Airflow keeps the address of its database from its tasks. So the DAG `retention` leaves a request in AIRFLOW_HOME, and
+the process that starts Airflow's components, which knows the address, serves it. Airflow keeps the last run of each
+DAG, and connections, pools and users.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
-import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from streaming_core.errors import RunFailed
-
-ADDRESSES = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
-WITHHELD = "airflow-db-not-allowed"
-COUNTS = re.compile(r"^Checking table (\w+)\n(?:.*\n)*?Found (\d+) rows", re.MULTILINE)
+from infra.airflow import airflow_home
+from streaming_core.process import start
+from streaming_core.storage import left_json, write_json
 
 
-def clean(before: datetime, dry_run: bool) -> dict[str, int]:
-    """Remove the rows from before a time. Airflow keeps the last run of each DAG, and connections, pools and users.
+def ask_to_clean(before: datetime) -> None:
+    """Leave the request to remove the rows from before a time."""
+    write_json(_request(), {"before": before.isoformat()})
+
+
+def clean_if_asked(environment: Mapping[str, str], log: Path) -> subprocess.Popen | None:
+    """Serve the request, if there is one.
 
     Args:
-        before: The time.
-        dry_run: Only count them.
+        environment: The variables of Airflow's processes.
+        log: File for the output of Airflow, which counts the rows of each table.
 
     Returns:
-        The rows of each table that has such rows.
-
-    Raises:
-        RunFailed: The command failed; its output is in the log of the task.
+        The process that removes the rows, or None. A broken request asks for nothing.
     """
-    command = [sys.executable, "-m", "airflow", "db", "clean", "--clean-before-timestamp", before.isoformat()]
-    command += ["--skip-archive", "--yes", "--error-on-cleanup-failure", *(["--dry-run"] if dry_run else [])]
-    done = subprocess.run(command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    tables = {table: int(rows) for table, rows in COUNTS.findall(done.stdout)}
-    if done.returncode or not tables:
-        print(done.stdout, done.stderr, sep="\n")
-        raise RunFailed(f"`airflow db clean` failed with exit code {done.returncode}; the lines above say why")
-    return {table: rows for table, rows in tables.items() if rows}
+    if not _request().exists():
+        return None
+    before = left_json(_request()).get("before")
+    _request().unlink()
+    if not before:
+        return None
+    command = [*airflow_home.AIRFLOW, "db", "clean", "--clean-before-timestamp", before]
+    command += ["--skip-archive", "--yes", "--error-on-cleanup-failure"]
+    with open(log, "wb") as out:
+        return start(command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
 
-def _environment() -> dict[str, str]:
-    """The variables of this process, with the address of the database that it was started with."""
-    variables = dict(os.environ)
-    for name in ADDRESSES:
-        if variables.get(name, "").startswith(WITHHELD):
-            del variables[name]
-            # A process forks to run a task, so the system still knows the variables from before.
-            for line in Path("/proc/self/environ").read_bytes().split(b"\0"):
-                if line.startswith(f"{name}=".encode()):
-                    variables[name] = line.decode().partition("=")[2]
-    return variables
+def _request() -> Path:
+    return airflow_home.location() / "clean-database.json"

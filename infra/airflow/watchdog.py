@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from infra.airflow import airflow_home
+from infra.airflow import airflow_home, open_runs
 from streaming_core.process import end_groups
 from streaming_core.regression.lock import signature
 
@@ -23,7 +23,7 @@ def main() -> int:
     occupancy = airflow_home.occupancy()
     # Another process that has taken AIRFLOW_HOME since then ends the runs itself.
     if occupancy.take(signature("stop")):
-        airflow_home.end_stale_runs()
+        open_runs.end()
         occupancy.leave()
     return 0
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.airflow import airflow_home
+from infra.airflow import airflow_home, connections
 from infra.checkout import ROOT
 from streaming_core.cli.options import Json
 from streaming_core.errors import BadInput, CommandFailed, ExitCode
@@ -55,9 +55,7 @@ def hosts(
 
 
 def _look(names: Sequence[str], install: bool) -> list[dict]:
-    # Outside its own processes, Airflow finds connections of its database only with this setting. Its command line
-    # sets it, too.
-    environment = airflow_home.environment() | {"_AIRFLOW_PROCESS_CONTEXT": "server"}
+    environment = connections.stored() | airflow_home.environment()
     command = [sys.executable, "-m", "infra.airflow.hosts", *(["--install"] if install else []), *names]
     last = "the program that looks at the hosts printed nothing"
     with (

@@ -6,6 +6,7 @@ import signal
 import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.error import HTTPError
 
 import typer
 from rich.console import Console
@@ -15,14 +16,18 @@ from infra import checkout
 from infra.airflow import airflow_home
 from infra.cli.run_options import OPTIONS, conf
 from streaming_core.cli.options import Json, takes
-from streaming_core.errors import ExitCode, RunFailed
+from streaming_core.errors import BadInput, ExitCode, RunFailed
 from streaming_core.process import Noted
 from streaming_core.regression.lock import signature
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_json
 
 if TYPE_CHECKING:
+    from infra.airflow.api_server import Api
     from infra.airflow.regression import AirflowRun
     from infra.cli.progress import Progress
+
+START_SECONDS = 120
 
 
 @takes(OPTIONS)
@@ -77,7 +82,8 @@ def execute(request: dict[str, Any], console: Console, is_live: bool = False) ->
     Raises:
         RunFailed: The run ended before it was planned.
     """
-    from infra.airflow.regression import AirflowRun, follow, wait_for_turn
+    from infra.airflow import open_runs
+    from infra.airflow.regression import AirflowRun, follow, follow_in, wait_for_turn
     from infra.cli.progress import Progress
 
     signals = Noted(signal.SIGINT, signal.SIGTERM)
@@ -105,16 +111,18 @@ def execute(request: dict[str, Any], console: Console, is_live: bool = False) ->
         if ui:
             say(f"Airflow is up at {ui}; its scheduler executes the run")
         else:
+            open_runs.end()
             airflow_home.prepare(log.with_suffix(".prepare.log"))
         airflow_run = AirflowRun("", "", False)
         if not signals.number:
             with _shown(progress):
-                airflow_run = follow(request, ui is not None, log, signals, progress.take, plan, progress.look)
+                reports = (signals, progress.take, plan, progress.look)
+                airflow_run = follow_in(_log_in(ui), request, *reports) if ui else follow(request, log, *reports)
         if signals.number:
             if ui:
                 say(f"stopped watching; the run goes on in Airflow: {ui}")
             else:
-                airflow_home.end_stale_runs(checkout.user())
+                open_runs.end(checkout.user())
                 say("stopped the run and all its processes")
             return None
     finally:
@@ -132,6 +140,27 @@ def execute(request: dict[str, Any], console: Console, is_live: bool = False) ->
         },
     )
     return airflow_run
+
+
+def _log_in(url: str) -> Api:
+    """The API of the Airflow that is up, or starts.
+
+    Raises:
+        BadInput: It does not know the passwords of AIRFLOW_HOME, because it has another auth manager.
+        RunFailed: It does not answer.
+    """
+    from infra.airflow.api_server import log_in, refusal
+
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return log_in(url)
+        except HTTPError as error:
+            raise BadInput(f"cannot log in to Airflow, trigger the DAG {DAG_ID} at {url}: {refusal(error)}") from None
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise RunFailed(f"Airflow at {url} does not answer: {refusal(error)}") from None
+        time.sleep(0.5)
 
 
 def _shown(progress: Progress) -> AbstractContextManager:

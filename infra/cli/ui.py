@@ -20,8 +20,8 @@ from typing import Any
 
 from rich.console import Console
 
-from infra.airflow import airflow_home
-from infra.airflow.api_server import healthy, passwords
+from infra.airflow import airflow_home, database, open_runs
+from infra.airflow.api_server import PARTS, healthy, passwords, refusal
 from infra.checkout import ROOT, user
 from infra.cli.arguments import Port
 from streaming_core.errors import BadInput, RunFailed
@@ -31,12 +31,11 @@ from streaming_core.storage import Lock, left_json, write_json
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the log files itself.
 # It trusts the forwarding headers of a proxy on this machine (docs/how-to/open-lockstep-to-a-team.md).
-_AIRFLOW = [sys.executable, "-m", "airflow"]
 COMPONENTS = {
-    "api-server": [*_AIRFLOW, "api-server", "--proxy-headers"],
-    "scheduler": [*_AIRFLOW, "scheduler", "--skip-serve-logs"],
-    "dag-processor": [*_AIRFLOW, "dag-processor"],
-    "triggerer": [*_AIRFLOW, "triggerer", "--skip-serve-logs"],
+    "api-server": [*airflow_home.AIRFLOW, "api-server", "--proxy-headers"],
+    "scheduler": [*airflow_home.AIRFLOW, "scheduler", "--skip-serve-logs"],
+    "dag-processor": [*airflow_home.AIRFLOW, "dag-processor"],
+    "triggerer": [*airflow_home.AIRFLOW, "triggerer", "--skip-serve-logs"],
 }
 START_SECONDS = 180
 STOP_SECONDS = 30
@@ -52,15 +51,16 @@ class Components:
         self._watchdog: subprocess.Popen | None = None
 
     def start(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """Start the watchdog and the commands. Each writes its output to a file of its own.
+        """Start the commands, and the watchdog before the first. Each writes its output to a file of its own.
 
         Args:
             commands: name of a component -> program and arguments.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._watchdog = self._start(
-            "watchdog", [sys.executable, "-m", "infra.airflow.watchdog"], dies_by=None, stdin=subprocess.PIPE
-        )
+        if self._watchdog is None:
+            self._watchdog = self._start(
+                "watchdog", [sys.executable, "-m", "infra.airflow.watchdog"], dies_by=None, stdin=subprocess.PIPE
+            )
         assert self._watchdog.stdin is not None
         for name, command in commands.items():
             self._running[name] = self._start(name, command)
@@ -179,6 +179,37 @@ def _take(occupancy: Lock, url: str, noted: Noted) -> None:
         time.sleep(POLL_SECONDS)
 
 
+def _start(components: Components, url: str, noted: Noted) -> None:
+    """Start Airflow, and wait until it is healthy or a signal arrives.
+
+    If an earlier Airflow left open runs, the API server closes them before the scheduler, which would resume them.
+
+    Raises:
+        RunFailed: A component ends, or Airflow is not healthy in time.
+    """
+
+    def wait_for(*parts: str) -> None:
+        while not noted.number and not healthy(url, parts):
+            name = components.ended()
+            if name or time.monotonic() > deadline:
+                fault = f"Airflow's {name} ended" if name else f"Airflow is not healthy after {START_SECONDS} s"
+                raise RunFailed(f"{fault}; its log says why: {components.log(name or 'api-server')}")
+            time.sleep(0.5)
+
+    deadline, left = time.monotonic() + START_SECONDS, dict(COMPONENTS)
+    if open_runs.files():
+        components.start({"api-server": left.pop("api-server")})
+        wait_for("metadatabase")
+        if noted.number:
+            return
+        try:
+            open_runs.close(url)
+        except OSError as error:
+            raise RunFailed(f"runs that an earlier Airflow left cannot be ended: {refusal(error)}") from None
+    components.start(left)
+    wait_for(*PARTS)
+
+
 def ui(port: Port = airflow_home.DEFAULT_PORT) -> int:
     """Start Airflow and the Lockstep pages on this machine, until Ctrl-C.
 
@@ -207,18 +238,11 @@ def ui(port: Port = airflow_home.DEFAULT_PORT) -> int:
     environment = airflow_home.environment(port)
     # The processes of a run end with this process, even if it is killed.
     environment["LOCKSTEP_WATCH"] = str(os.getpid())
-    airflow_home.end_stale_runs()
+    open_runs.end()
     components = Components(logs, environment)
     try:
-        components.start(COMPONENTS)
         with console.status("starting Airflow (about 20 seconds)"):
-            deadline = time.monotonic() + START_SECONDS
-            while not noted.number and not healthy(url):
-                name = components.ended()
-                if name or time.monotonic() > deadline:
-                    fault = f"Airflow's {name} ended" if name else f"Airflow is not healthy after {START_SECONDS} s"
-                    raise RunFailed(f"{fault}; its log says why: {components.log(name or 'api-server')}")
-                time.sleep(0.5)
+            _start(components, url, noted)
         if noted.number:
             return 0
         console.print(f"Airflow   {url}", highlight=False)
@@ -233,12 +257,13 @@ def ui(port: Port = airflow_home.DEFAULT_PORT) -> int:
         while not noted.number:
             if name := components.ended():
                 raise RunFailed(f"Airflow's {name} ended; its log says why: {components.log(name)}")
+            database.clean_if_asked(environment, logs / "db-clean.log")
             time.sleep(0.5)
         return 0
     finally:
         noted.ignore()
         console.print("stopping Airflow")
         components.stop()
-        airflow_home.end_stale_runs(user() if noted.number else None)
+        open_runs.end(user() if noted.number else None)
         components.dismiss_watchdog()
         occupancy.leave()

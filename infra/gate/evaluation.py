@@ -79,6 +79,7 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
     """
     checked = request(home, ref, run_id, names)
     baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
+    measurement.find_connections(home, checked.run_id)
     rows = measurement.measure(home, checked.run_id, checked.cells, baseline, say)
     keep(home, checked.run_id, checked.ref, rows, say)
     return publish(home, checked.run_id)

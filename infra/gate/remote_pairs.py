@@ -6,8 +6,8 @@ The program looks at the host of the connection, brings both builds there, and s
 prints what that program prints. MACHINE is the name of the machine that ran the cell. Exit code 2 means that the host
 cannot measure the cell. The last line then says why, and what to do.
 
-A task of Airflow puts the connection into the environment (dags/lib/operators.py), because a process that it starts
-has no access to Airflow's database. On the command line, the connection may come from the database too.
+The connection is in the environment: a task of Airflow (dags/lib/operators.py) or `lockstep gate` puts it there,
+because this program has no access to Airflow's database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 from infra.airflow import airflow_home, connections
-from infra.airflow.database import ADDRESSES, WITHHELD
 from infra.checkout import home
 from infra.gate import pairs
 from infra.gate.pairs import Request
@@ -71,13 +70,8 @@ def measure(conn_id: str, machine: str, request: Request) -> int:
 def main() -> int:
     """Measure the cell that the command line names."""
     os.environ.update(airflow_home.environment())
-    if os.environ.get(ADDRESSES[0], "").startswith(WITHHELD):
-        # A task started this process. Airflow does not load with an address that leads nowhere.
-        for name in ADDRESSES:
-            os.environ.pop(name, None)
-    else:
-        # Outside its own processes, Airflow finds connections of its database only with this setting.
-        os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    # Airflow does not load with the address that it gives its tasks, which leads nowhere. This one has no tables.
+    os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = "sqlite://"
     conn_id, machine, request = sys.argv[1:]
     return measure(conn_id, machine, Request(**json.loads(request)))
 

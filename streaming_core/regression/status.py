@@ -3,7 +3,7 @@
 The tasks of a run write it, and every page, report and exit code reads it:
 
     runs/<run id>/stages/<part>.json   one task: its stage, when it began and ended (epoch seconds), its error
-    runs/<run id>/stops/<part>.json    the person that stopped a task in Airflow, or with the part `run` the whole run
+    runs/<run id>/stops/<part>.json    a stage or a cell that a user stopped in Airflow
     runs/<run id>/status.json          how the run ended, written last; removed if a person clears a task of the run
 """
 
@@ -24,7 +24,6 @@ from streaming_core.storage import left_json, write_json
 
 State = Literal["in_progress", "finished", "stopped", "died"]
 LONGEST_ERROR = 400  # characters
-RUN = "run"  # the part that stands for the whole run
 
 
 @dataclass(frozen=True)
@@ -106,13 +105,13 @@ def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
     return {part: record for part, record in known.items() if "stage" in record}
 
 
-def record_stop(home: Home, run_id: str, by: str, part: str = RUN) -> None:
-    """Record that a person stops a run, or a part of it. A run that has no folder yet has nothing to stop.
+def record_stop(home: Home, run_id: str, by: str, part: str) -> None:
+    """Record that a person stops a part of a run. A run that has no folder yet has nothing to stop.
 
     Args:
         home: the LOCKSTEP_HOME of the run.
         run_id: the run.
-        by: the person; empty if unknown.
+        by: the person.
         part: the stage or cell that the person stops.
     """
     if home.run(run_id).is_dir():
@@ -121,10 +120,8 @@ def record_stop(home: Home, run_id: str, by: str, part: str = RUN) -> None:
 
 def stop_of(home: Home, run_id: str, part: str) -> str | None:
     """The person that stopped a part of a run; None if it was not stopped, or has begun again since then."""
-    stop = left_json(home.run(run_id) / "stops" / f"{part}.json")
-    known = records(home, run_id)
-    began = [record.get("began") or 0.0 for name, record in known.items() if part in (RUN, name)]
-    return stop["by"] if stop and stop["at"] >= max(began, default=0.0) else None
+    stop, record = left_json(home.run(run_id) / "stops" / f"{part}.json"), left_json(_record(home, run_id, part))
+    return stop["by"] if stop and stop["at"] >= (record.get("began") or 0.0) else None
 
 
 def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Status:
@@ -136,9 +133,6 @@ def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Statu
         states: Airflow's state of each task after the cells; None if the task never began.
     """
     known = records(home, run_id)
-    by = stop_of(home, run_id, RUN)
-    if by is not None:
-        return end(home, run_id, "stopped", by=by)
     failures = {
         stage: f"stopped by {person}"
         if (person := stop_of(home, run_id, stage))

@@ -10,23 +10,22 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
-from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from infra import checkout
-from infra.airflow import connections
 from reports.charts import script
 from reports.history import History
 from reports.metrics import METRICS
 from reports.pages import PROFILE_DAG
 from reports.publish import publish
-from streaming_core.regression.fleet import LOCAL, Queue
+from streaming_core.regression.fleet import Queue
 from streaming_core.regression.home import Home
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID, Stage
 from streaming_core.regression.status import recorded
 from streaming_core.storage import write_json
 from tests.reports import past_runs
+from tests.support.serving import serving
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 LOGIN = {"username": "admin", "password": "a password of this test"}
@@ -70,7 +69,7 @@ def server(airflow_home, lockstep_home, site):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_HOME", str(lockstep_home.root))
         patch.setattr(checkout, "SITE", site)
-        with TestClient(create_app(), follow_redirects=False) as client:
+        with serving(create_app()) as client:
             yield client
         purge_cached_app()
 
@@ -121,7 +120,7 @@ def test_anonymous_person_is_redirected_to_the_login(server):
     server.cookies.clear()
     answer = server.get("/lockstep/", headers={"accept": "text/html,*/*"})
     assert answer.status_code == 302
-    assert answer.headers["location"].startswith("/auth/login?next=")
+    assert answer.headers["location"].startswith("/api/v2/auth/login?next=")
 
 
 def policy_of(answer) -> dict[str, str]:
@@ -245,54 +244,6 @@ def test_nothing_outside_the_pages_is_served(get, path):
     assert "outside the reports" not in answer.text
 
 
-TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
-
-
-@pytest.fixture
-def trigger(server, token):
-    """Request a run with a conf."""
-
-    def trigger(conf: dict, **headers: str):
-        server.cookies.clear()
-        return server.post(TRIGGER, json={"logical_date": None, "conf": conf}, headers=headers)
-
-    return trigger
-
-
-def test_trigger_with_an_unusable_connection_starts_nothing(server, token, trigger):
-    login = {"Authorization": f"Bearer {token}"}
-    refused = trigger({"hosts": ["nosuch"]}, **login)
-    sentence = "hosts: Airflow has no connection 'nosuch'; add it under Admin, Connections"
-    assert (refused.status_code, refused.json()["detail"]) == (400, sentence)
-    refused = trigger({"hosts": [connections.DEFAULTS["spark"]]}, Cookie=f"_token={token}")
-    assert (
-        f"connection {connections.DEFAULTS['spark']!r} has the type 'spark', but a host needs the type 'ssh'"
-        in refused.json()["detail"]
-    )
-    assert trigger({"hosts": ["nosuch"]}).status_code == 401
-    # Airflow itself reads a request that passes.
-    answer = server.post(TRIGGER, json={"conf": {"hosts": [LOCAL]}, "dag_run_id": 7}, headers=login)
-    assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", "dag_run_id"])
-    assert server.post(TRIGGER, content=b"not JSON", headers=login).status_code == 422
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [
-        ("matrix", "nosuch", "unknown matrix 'nosuch'; known: full, nightly, numa, review, smoke"),
-        ("events", "0", "events must be between 1 and 100000000, got '0'"),
-        ("threads", ["0", "2"], "threads: each number must be between 1 and 1024, got 0"),
-        ("hosts", ["local; rm -rf /"], "hosts: 'local; rm -rf /' is not a valid connection name"),
-        ("evens", 1, "unknown field 'evens' (did you mean 'events'?)"),
-    ],
-)
-def test_trigger_with_an_invalid_field_starts_nothing_and_says_so_in_one_line(trigger, token, field, value, sentence):
-    refused = trigger({field: value}, Authorization=f"Bearer {token}")
-    assert refused.status_code == 400
-    assert refused.json()["detail"].startswith(sentence)
-    assert "\n" not in refused.json()["detail"]
-
-
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
 @pytest.mark.parametrize("path", ["index.html", *API])
 def test_pages_and_data_are_read_only(server, token, method, path):
@@ -412,7 +363,7 @@ def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path
     login = {"Cookie": f"_token={token}"}
     with create_session() as session:  # runs of other tests
         earlier = [run_id for (run_id,) in session.query(DagRun.run_id)]
-    assert server.post("/lockstep/smoke").status_code == 403
+    assert server.post("/lockstep/smoke").status_code == 401
     assert server.post("/lockstep/smoke", headers=login | {"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert server.post("/lockstep/smoke", headers=login).headers["location"] == "/lockstep/index.html"
     with create_session() as session:
@@ -454,7 +405,7 @@ def test_button_on_the_page_of_a_cell_profiles_it(get, server, token, known_dag,
     assert "form-action 'self'" in page.headers["Content-Security-Policy"]
     other_site = {"Sec-Fetch-Site": "cross-site"}
     login, form = {"Cookie": f"_token={token}"}, {"run": RUN, "cell": cell}
-    assert server.post("/lockstep/profile", data=form).status_code == 403
+    assert server.post("/lockstep/profile", data=form).status_code == 401
     assert server.post("/lockstep/profile", data=form, headers=login | other_site).status_code == 403
     for wrong in ({"cell": "nosuch"}, {"run": "nosuch"}, {"cell": "../index"}, {"run": f"../{RUN}"}):
         assert server.post("/lockstep/profile", data=form | wrong, headers=login).status_code == 404

@@ -1,6 +1,7 @@
-"""The DAG retention: it lists when a person triggers it, and removes rows of Airflow's real database by itself."""
+"""The DAG retention: it lists when a person triggers it, and asks for the removal of rows of Airflow's database."""
 
-import sys
+import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,31 +10,10 @@ from airflow.utils.state import DagRunState
 
 from dags import retention
 from infra.airflow import database
-from streaming_core.errors import RunFailed
+from infra.airflow.airflow_home import location
 from streaming_core.regression.project import named
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def old_row(airflow_home):
-    """Adds an entry of 2020 to the audit log; returns whether it is there."""
-    from airflow.models import Log
-    from airflow.utils.session import create_session
-    from sqlalchemy import func, select
-
-    with create_session() as session:
-        session.add(Log(event="of 2020", extra=None))
-        session.flush()
-        for row in session.scalars(select(Log).where(Log.event == "of 2020")):
-            row.dttm = OLD
-
-    def there() -> bool:
-        with create_session() as session:
-            return bool(session.scalar(select(func.count()).select_from(Log).where(Log.event == "of 2020")))
-
-    assert there()
-    return there
 
 
 def test_retention_is_off_by_default_and_scheduled_before_the_nightly(dags):
@@ -52,7 +32,7 @@ def test_form_refuses_invalid_values(name, value):
 
 
 @pytest.mark.slow
-def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, old_row, capfd):
+def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, capfd):
     lockstep_home.root.mkdir()
     scratch = lockstep_home.root / "spark-scratch" / "shuffle"
     scratch.parent.mkdir()
@@ -60,12 +40,12 @@ def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, old_row, capfd)
     dag = dags[named("retention")]
     assert dag.test(run_conf={"dry_run": True}).state == DagRunState.SUCCESS
     assert scratch.exists()
-    assert old_row()
-    assert "would remove 1 rows of Airflow's database" in capfd.readouterr().out
+    assert "would ask `lockstep ui` to remove the rows of Airflow's database" in capfd.readouterr().out
+    assert database.clean_if_asked(os.environ, scratch) is None
     run = dag.test(run_conf={"dry_run": False})
     assert run.state == DagRunState.SUCCESS
     assert not scratch.exists()
-    assert not old_row()
+    assert (location() / "clean-database.json").exists()
 
 
 def test_scheduled_run_always_removes():
@@ -74,7 +54,20 @@ def test_scheduled_run_always_removes():
     assert not retention._only_lists({"dry_run": False}, scheduled=False)
 
 
-def test_failed_command_is_reported_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RunFailed, match=r"^`airflow db clean` failed with exit code 1; the lines above say why$"):
-        database.clean(OLD, True)
+@pytest.mark.slow
+def test_ui_removes_old_rows_once_it_is_asked(airflow_home, tmp_path):
+    with sqlite3.connect(airflow_home / "airflow.db") as rows:
+        rows.execute("INSERT INTO log (dttm, event) VALUES (?, 'of 2020')", [OLD.isoformat()])
+    log = tmp_path / "log"
+    assert database.clean_if_asked(os.environ, log) is None
+    database.ask_to_clean(datetime.now(UTC) - timedelta(days=7))
+    assert database.clean_if_asked(os.environ, log).wait() == 0, log.read_text()
+    assert database.clean_if_asked(os.environ, log) is None, "once"
+    with sqlite3.connect(airflow_home / "airflow.db") as rows:
+        assert rows.execute("SELECT count(*) FROM log WHERE event = 'of 2020'").fetchone() == (0,)
+
+
+def test_broken_request_asks_for_nothing(tmp_path):
+    (location() / "clean-database.json").write_text("no JSON")
+    assert database.clean_if_asked(os.environ, tmp_path / "log") is None
+    assert not (location() / "clean-database.json").exists()

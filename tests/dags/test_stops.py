@@ -1,16 +1,19 @@
-"""A user that stops a run, or a task of it, through Airflow's API is named in the run's status."""
+"""The status of a run that a user stops through Airflow's API, whole or in part, or that ended with its process."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
-from fastapi.testclient import TestClient
 
+from infra.airflow import listener, open_runs
+from infra.airflow.listener import USER
 from infra.checkout import ROOT
 from streaming_core.regression import status
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.stages import AFTER_CELLS, DAG_ID, Stage
 from streaming_core.storage import write_json
+from tests.support.serving import serving
 
 RUNS = f"/api/v2/dags/{DAG_ID}/dagRuns"
 CONF = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 100}
@@ -29,7 +32,7 @@ def server(airflow_home):
     sync_bag_to_db(bag, bundle.name, None)
     login = {"username": "admin", "password": "a password of this test"}
     (airflow_home / "passwords.json").write_text(json.dumps({"admin": login["password"]}))
-    with TestClient(create_app(), follow_redirects=False) as client:
+    with serving(create_app()) as client:
         token = client.post("/auth/token", json=login).json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
         yield client
@@ -50,48 +53,56 @@ def run(server, tmp_path, monkeypatch):
     server.delete(f"{RUNS}/{dag_run['dag_run_id']}")
 
 
-def test_user_who_stops_a_run_is_named(server, run):
+def test_run_that_a_user_stops_is_stopped(server, run):
     address, home, run_id = run
     assert server.patch(address, json={"state": "failed"}).status_code == 200
-    # The last stage was running: Airflow has skipped nothing.
-    ended = status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "success") | {Stage.PUBLISH_REPORTS: "failed"})
-    assert (ended.state, ended.by) == ("stopped", "admin")
+    # Airflow skips the stages that have not begun.
+    ended = status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "skipped"))
+    assert ended.state == "stopped"
 
 
-def test_stage_failure_names_the_user_that_stopped_it(server, run):
+def test_stage_failure_says_that_a_user_stopped_it(server, run):
     address, home, run_id = run
     answer = server.patch(f"{address}/taskInstances/{Stage.DBT_BUILD}", json={"new_state": "failed"})
     assert answer.status_code == 200, answer.text
-    ended = status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "success") | {Stage.DBT_BUILD: "failed"})
-    assert (ended.state, ended.failures) == ("finished", {Stage.DBT_BUILD: "stopped by admin"})
-
-
-def test_restarted_run_ignores_an_earlier_stop(server, run):
-    address, home, run_id = run
-    server.patch(address, json={"state": "failed"})
-    assert status.stop_of(home, run_id, status.RUN) == "admin"
-    with status.recorded(home, run_id, Stage.DBT_BUILD):
+    states = dict.fromkeys(AFTER_CELLS, "success") | {Stage.DBT_BUILD: "failed"}
+    ended = status.conclude(home, run_id, states)
+    assert (ended.state, ended.failures) == ("finished", {Stage.DBT_BUILD: f"stopped by {USER}"})
+    with status.recorded(home, run_id, Stage.DBT_BUILD):  # the user clears the task, which begins again
         pass
-    assert status.stop_of(home, run_id, status.RUN) is None
-    assert status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "success")).state == "finished"
+    assert status.stop_of(home, run_id, Stage.DBT_BUILD) is None
+    assert status.conclude(home, run_id, dict.fromkeys(AFTER_CELLS, "success")).failures == {}
 
 
 def test_killed_process_marks_only_its_own_run_dead(server, run, monkeypatch):
-    from airflow.models import DagRun
-    from airflow.utils.session import create_session
-
-    from infra.airflow import run_dag
-
     address, home, run_id = run
     published = []
-    monkeypatch.setattr(run_dag, "publish", lambda _, one: published.append(one))
-    with create_session() as session:
-        session.query(DagRun).filter_by(run_id=address.rpartition("/")[2]).update({"state": "running"})
+    monkeypatch.setattr("reports.publish.publish", lambda _, one: published.append(one))
+    airflow_run = address.rpartition("/")[2]
     waiting = server.post(RUNS, json={"logical_date": None, "conf": CONF}).json()["dag_run_id"]
-    assert run_dag.run_ahead(DAG_ID) == run_id
-    assert run_dag.end_stale_runs() == 1
+    open_runs.add(airflow_run, datetime.fromisoformat(server.get(address).json()["run_after"]))
+    assert open_runs.end() == published == [run_id]
     assert status.status_of(home, run_id).state == "died"
-    assert published == [run_id]
-    assert server.get(address).json()["state"] == "failed"
+    assert open_runs.end() == [], "it has ended"
+    open_runs.close(str(server.base_url))
+    assert server.get(address).json()["state"] == "failed", "no task of it runs after that, a teardown neither"
     assert server.get(f"{RUNS}/{waiting}").json()["state"] == "queued"
+    assert open_runs.files() == []
     server.delete(f"{RUNS}/{waiting}")
+
+
+def test_open_run_that_a_user_has_deleted_is_forgotten(server):
+    open_runs.add("manual__gone", datetime.now(UTC))
+    open_runs.close(str(server.base_url))
+    assert open_runs.files() == []
+
+
+def test_run_is_open_from_its_begin_to_its_end(airflow_home):
+    about = SimpleNamespace(dag_id=DAG_ID, run_id="manual__one", run_after=datetime.now(UTC))
+    for end in (listener.on_dag_run_success, listener.on_dag_run_failed):
+        listener.on_dag_run_running(about, "")
+        assert [file.stem for file in open_runs.files()] == [new_run_id("manual__one", about.run_after.timestamp())]
+        end(about, "")
+        assert open_runs.files() == []
+    listener.on_dag_run_running(SimpleNamespace(dag_id="other", run_id="manual__two", run_after=datetime.now(UTC)), "")
+    assert open_runs.files() == []

@@ -7,9 +7,9 @@ FastAPI runs those in threads, so a slow page does not block Airflow's API.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -18,28 +18,27 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
+import httpx
 from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk import conf as settings
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra import checkout
-from infra.airflow import api, connections, stops
-from infra.fields import regression_of
+from infra.airflow import access, api, listener
 from reports.charts import script
 from reports.history import History
 from reports.metrics import Exposition
 from reports.pages import LIVE, PROFILE_DAG, SERVED, Pages
 from reports.site import HERE, beside_name
 from streaming_core.errors import BadInput
-from streaming_core.regression import matrices
 from streaming_core.regression.home import RUN_ID, new_run_id
 from streaming_core.regression.project import TITLE
 from streaming_core.regression.stages import DAG_ID
 
 PREFIX = "/lockstep"
-TRIGGER = re.compile(r"/api/v2/dags/[^/]+/dagRuns$")
+API_SECONDS = 30
 KINDS = {
     ".css": "text/css",
     ".html": "text/html; charset=utf-8",
@@ -94,37 +93,9 @@ def reports() -> Path:
     return checkout.home().reports
 
 
-async def login(request: Request) -> Any:
-    """The user of the request, which Airflow's own code determines.
-
-    Raises:
-        HTTPException: 401, the request has no valid login.
-    """
-    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
-
-    return await get_user(request, None, await bearer_scheme(request))
-
-
-def reader(user: Annotated[Any, Depends(login)]) -> Any:
-    """The user, if the user may see the DAG's runs. An auth manager may query a database, so this runs in a thread.
-
-    Raises:
-        HTTPException: 403, the user lacks the permission.
-    """
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-
-    allowed = get_auth_manager().is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=DAG_ID), user=user
-    )
-    if not allowed:
-        raise HTTPException(403)
-    return user
-
-
-Reader = Annotated[object, Depends(reader)]
+Reader = Annotated[object, Depends(access.reader)]
 app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, openapi_url=None)
-app.include_router(api.router, dependencies=[Depends(reader)])
+app.include_router(api.router, dependencies=[Depends(access.reader)])
 exposition = Exposition()
 
 
@@ -141,9 +112,7 @@ async def guard(request: Request, respond: Callable[[Request], Awaitable[Respons
 async def refuse(request: Request, error: HTTPException) -> Response:
     """Redirect a browser without a login to the login page; other requests get the status code."""
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
-        from airflow.api_fastapi.app import get_auth_manager
-
-        return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status_code=302)
+        return RedirectResponse(f"/api/v2/auth/login?next={quote(str(request.url), safe='')}", status_code=302)
     if f"{api.PREFIX}/" in request.url.path:
         detail = error.detail if error.status_code == 404 else REFUSALS.get(error.status_code, error.detail)
         return JSONResponse({"detail": detail}, error.status_code)
@@ -197,20 +166,18 @@ def compare(run: str, other: str, user: Reader) -> Response:
 
 
 @app.post("/smoke")
-async def smoke(request: Request) -> Response:
+async def smoke(request: Request, user: Reader) -> Response:
     """Start a run of the matrix `smoke`, for the button of the page before the first run.
 
     Airflow's UI has no address that opens the trigger form, so this page cannot link to it.
     """
-    await _check_form(request, DAG_ID)
     await _trigger(request, DAG_ID, {"matrix": "smoke"})
     return RedirectResponse(f"{PREFIX}/index.html", 303)
 
 
 @app.post("/profile")
-async def profile(request: Request) -> Response:
+async def profile(request: Request, user: Reader) -> Response:
     """Profile a cell, for the button on its page."""
-    await _check_form(request, PROFILE_DAG)
     fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
     run_id, cell = fields.get("run", ""), fields.get("cell", "")
     try:
@@ -223,24 +190,30 @@ async def profile(request: Request) -> Response:
     return RedirectResponse(f"{PREFIX}/{run_id}/{quote(cell)}.html", 303)
 
 
-async def _check_form(request: Request, dag_id: str) -> None:
-    """Check the form of a button.
+async def _trigger(request: Request, dag_id: str, conf: dict[str, str]) -> None:
+    """Start a run of a DAG in the name of the user of a button.
 
     Raises:
         HTTPException: 403, the user may not trigger the DAG, or the form is one of another site.
     """
-    is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
-    if not is_own or not await _may_trigger(request, dag_id):
+    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise HTTPException(403)
+    answer = await _airflow(request, "POST", f"dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf})
+    if answer.is_error:
+        raise HTTPException(answer.status_code)
 
 
-async def _trigger(request: Request, dag_id: str, conf: dict[str, str]) -> None:
-    """Start a run of a DAG in the name of the user of a button."""
-    from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.utils.types import DagRunTriggeredByType
+async def _airflow(request: Request, method: str, path: str, **options: Any) -> httpx.Response:
+    """The answer of Airflow's public API to a request of the user of this request.
 
-    name, by = (await login(request)).get_name(), DagRunTriggeredByType.UI
-    await run_in_threadpool(trigger_dag, dag_id, triggered_by=by, triggering_user_name=name, conf=conf)
+    The API is in the same process, and a mounted app has no other way to it than the socket of the server.
+    """
+    host, port = request.scope["server"]
+    scheme = "https" if settings.get("api", "ssl_cert", fallback="") else "http"
+    headers = {name: request.headers[name] for name in ("authorization", "cookie") if name in request.headers}
+    # The certificate names the public host.
+    async with httpx.AsyncClient(base_url=f"{scheme}://{host}:{port}", trust_env=False, verify=False) as client:
+        return await client.request(method, f"/api/v2/{path}", headers=headers, timeout=API_SECONDS, **options)
 
 
 @app.get("/{name}.js")
@@ -256,8 +229,14 @@ def script_of_charts(name: str, user: Reader) -> Response:
 
 @app.get("/")
 @app.get("/{path:path}")
-def page(user: Reader, path: str = "") -> Response:
+async def page(request: Request, user: Reader, path: str = "") -> Response:
     """A file of the reports; before the first run, a page without runs."""
+    is_of_runs = path in ("", "index.html", "runs.html")
+    queued, nightly = await asyncio.gather(_queued(request), _is_nightly_on(request)) if is_of_runs else ([], False)
+    return await run_in_threadpool(_file, path, queued, nightly)
+
+
+def _file(path: str, queued: list[str], is_nightly_on: bool) -> Response:
     root = reports().resolve()
     target = served(root, path)
     is_run = RUN_ID.fullmatch(target.parent.name) is not None
@@ -266,13 +245,13 @@ def page(user: Reader, path: str = "") -> Response:
             other = BESIDE.fullmatch(target.name)
             return _beside(target.parent.name, other[1]) if other else _going_on(target.parent.name)
         if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "style.css"):
-            return _unpublished(path or "index.html")
+            return _unpublished(path or "index.html", queued)
         raise HTTPException(404)
     history = History(checkout.home())
     if target in (root / "index.html", root / "runs.html"):
         if not history.run_ids():
-            return _unpublished(target.name)
-        return _updating(Pages(history).refresh(target.read_text(), _queued(), datetime.now(UTC), _is_nightly_on()))
+            return _unpublished(target.name, queued)
+        return _updating(Pages(history).refresh(target.read_text(), queued, datetime.now(UTC), is_nightly_on))
     if is_run and target.name == "index.html" and history.is_in_progress(target.parent.name):
         return _going_on(target.parent.name)  # a person has cleared the run after its end
     if is_run and SERVED.search(text := target.read_text()):
@@ -315,32 +294,26 @@ def _updating(text: str) -> Response:
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
-def _queued() -> list[str]:
+async def _queued(request: Request) -> list[str]:
     """The Airflow runs that are queued or have no plan yet, oldest first. Lockstep has no files of them."""
-    from airflow.models import DagRun
-    from airflow.utils.session import create_session
-    from airflow.utils.state import DagRunState
 
-    def is_planned(run: DagRun) -> bool:
-        run_id = new_run_id(run.run_id, run.run_after.timestamp())
+    def is_planned(run: dict[str, Any]) -> bool:
+        run_id = new_run_id(run["dag_run_id"], datetime.fromisoformat(run["run_after"]).timestamp())
         return (checkout.home().run(run_id) / "plan.json").exists()
 
-    with create_session() as session:
-        states = DagRun.state.in_((DagRunState.QUEUED, DagRunState.RUNNING))
-        runs = session.query(DagRun).filter(DagRun.dag_id == DAG_ID, states).order_by(DagRun.queued_at)
-        return [run.run_id for run in runs if run.state == DagRunState.QUEUED or not is_planned(run)]
+    query = {"state": ["queued", "running"], "order_by": "id", "limit": 100}
+    answer = await _airflow(request, "GET", f"dags/{DAG_ID}/dagRuns", params=query)
+    runs = [] if answer.is_error else answer.json()["dag_runs"]
+    return [run["dag_run_id"] for run in runs if run["state"] == "queued" or not is_planned(run)]
 
 
-def _is_nightly_on() -> bool:
+async def _is_nightly_on(request: Request) -> bool:
     """Whether Airflow runs the nightly DAG by its schedule."""
-    from airflow.models import DagModel
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        return session.query(DagModel.is_paused).filter_by(dag_id=f"{DAG_ID}_nightly").scalar() is False
+    answer = await _airflow(request, "GET", f"dags/{DAG_ID}_nightly")
+    return not answer.is_error and answer.json()["is_paused"] is False
 
 
-def _unpublished(name: str) -> Response:
+def _unpublished(name: str, queued: list[str]) -> Response:
     if name == "style.css":
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
@@ -348,7 +321,7 @@ def _unpublished(name: str) -> Response:
         return HTMLResponse(pages.performance()[0])
     if name == "inputs.html":
         return HTMLResponse(pages.empty("Inputs"))
-    return _updating((pages.runs if name == "runs.html" else pages.index)(_queued(), datetime.now(UTC)))
+    return _updating((pages.runs if name == "runs.html" else pages.index)(queued, datetime.now(UTC)))
 
 
 def _going_on(run_id: str) -> Response:
@@ -377,108 +350,11 @@ def _page(text: str, status: int) -> Response:
     return HTMLResponse(f"<!doctype html>{scheme}<title>{escape(TITLE)}</title><p>{text}</p>", status)
 
 
-class TriggerCheck:
-    """Middleware of the API server: refuse an invalid request of a regression when it is triggered, in one line.
-
-    Airflow's form and every client of the API trigger runs with this request, and show the sentence of the refusal.
-    Airflow itself checks the params of every DAG against their schemas. Of its refusals, the first line is kept.
-    """
-
-    def __init__(self, app: ASGIApp):
-        """Wrap `app`."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request, or pass it on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not TRIGGER.search(scope["path"]):
-            await self._app(scope, receive, send)
-            return
-        send = _in_one_line(scope, receive, send)
-        if not scope["path"].endswith(f"/{DAG_ID}/dagRuns"):
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        body = await request.body()
-        if (sentence := await run_in_threadpool(_refusal, body)) and await _may_trigger(request):
-            await JSONResponse({"detail": sentence}, 400)(scope, receive, send)
-            return
-        await self._app(scope, _again(body, receive), send)
-
-
-def _refusal(body: bytes) -> str:
-    """The reason why a run cannot be triggered with this body; empty if its fields are valid and connections fit."""
-    from airflow.exceptions import AirflowNotFoundException
-    from airflow.models import Connection
-
-    def type_of(name: str) -> str | None:
-        try:
-            return Connection.get_connection_from_secrets(name).conn_type
-        except AirflowNotFoundException:
-            return None
-
-    try:
-        conf = json.loads(body).get("conf") or {}
-        fields, home = regression_of(conf), checkout.home()
-        regression = matrices.request(checkout.MATRICES, home, fields, conf.get("matrix")).regression
-        connections.check(conf | {"hosts": regression.hosts}, type_of)
-    except BadInput as error:
-        return str(error)
-    except (ValueError, AttributeError, RecursionError):  # not a request to trigger a run: Airflow refuses it
-        pass
-    return ""
-
-
-async def _may_trigger(request: Request, dag_id: str = DAG_ID) -> bool:
-    """Whether the user may trigger a DAG. Airflow refuses other users, so they learn nothing about connections."""
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-
-    try:
-        user = await login(request)
-    except HTTPException:
-        return False
-    return await run_in_threadpool(
-        get_auth_manager().is_authorized_dag,
-        method="POST",
-        access_entity=DagAccessEntity.RUN,
-        details=DagDetails(id=dag_id),
-        user=user,
-    )
-
-
-def _in_one_line(scope: Scope, receive: Receive, send: Send) -> Send:
-    """Send a refusal of Airflow without the lines behind the first one, which are the schema of the param."""
-    refused = False
-
-    async def sender(message: Message) -> None:
-        nonlocal refused
-        if message["type"] == "http.response.start" and message["status"] == 400:
-            refused = True
-        elif refused:
-            line, _, _ = str(json.loads(message["body"])["detail"]).partition("\n")
-            await JSONResponse({"detail": line}, 400)(scope, receive, send)
-        else:
-            await send(message)
-
-    return sender
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Receive the body once more, then the messages after it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return again
-
-
 class LockstepPlugin(AirflowPlugin):
     """The plugin; the module's docstring describes it."""
 
     name = "lockstep"
-    listeners = [stops]
-    fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": f"{TITLE}: check a run before it starts"}]
+    listeners = [listener]
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": TITLE}]
     external_views = [
         {
