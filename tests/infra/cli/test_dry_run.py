@@ -7,7 +7,7 @@ from socket import gethostname
 import pytest
 
 from dags.lib.form import regression_params
-from infra import checkout
+from infra import checkout, fields
 from infra.cli.dry_run import dry_run
 from reports import estimate
 from streaming_core.regression import matrices, matrix
@@ -89,4 +89,9 @@ def test_machines_are_those_of_the_newest_run(home):
 def test_task_that_parses_the_file_computes_no_cells(home, monkeypatch):
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "streaming_regression")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "plan_matrix")
+    assert regression_params()["matrix"].schema["values_display"] == {}
+
+
+def test_run_in_one_process_computes_no_cells_for_a_form(home, monkeypatch):
+    monkeypatch.setattr(fields, "SHOWS_FORM", False)
     assert regression_params()["matrix"].schema["values_display"] == {}
