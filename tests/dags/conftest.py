@@ -55,7 +55,7 @@ def dags(airflow_home):
 
 @pytest.fixture(scope="session")
 def known_dag(dags):
-    """The DAG of the regression. Airflow's database knows it, and the DAG behind the button of a cell."""
+    """The DAG of the regression. Airflow's database knows it, the nightly DAG, and that behind the button of a cell."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.serialized_dag import SerializedDagModel
@@ -63,7 +63,7 @@ def known_dag(dags):
     from airflow.serialization.serialized_objects import LazyDeserializedDAG
     from airflow.utils.session import create_session
 
-    known = [dags[DAG_ID], dags[PROFILE_DAG]]
+    known = [dags[DAG_ID], dags[f"{DAG_ID}_nightly"], dags[PROFILE_DAG]]
     with create_session() as session:
         DagBundlesManager().sync_bundles_to_db(session=session)
         session.flush()

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -324,30 +323,21 @@ def test_slow_page_does_not_delay_other_requests(get, tmp_path, monkeypatch):
         slow.exception(30)
 
 
-def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, known_dag):
-    from airflow.models import DagModel, DagRun
-    from airflow.utils.session import create_session
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunTriggeredByType, DagRunType
-
-    waits = {"run_id": "manual__waits", "state": DagRunState.QUEUED, "run_type": DagRunType.MANUAL}
-    about = {"run_after": datetime.now(UTC), "triggered_by": DagRunTriggeredByType.TEST}
+def test_overview_names_the_queued_requests_of_airflow_and_the_nightly(get, server, token, known_dag):
+    login = {"Authorization": f"Bearer {token}"}
+    nightly, runs = f"/api/v2/dags/{DAG_ID}_nightly", f"/api/v2/dags/{DAG_ID}/dagRuns"
     assert "Waits in Airflow" not in get("/lockstep/").text
-    with create_session() as session:
-        session.add(DagRun(dag_id=DAG_ID, **waits, **about))
-        bundle = session.query(DagModel.bundle_name).filter_by(dag_id=DAG_ID).scalar()
-        night = session.merge(DagModel(dag_id=f"{DAG_ID}_nightly", bundle_name=bundle, is_paused=True))
-        session.commit()
-        assert "turn on the DAG" in get("/lockstep/").text
-        night.is_paused = False
+    assert "turn on the DAG" in get("/lockstep/").text
+    waits = {"dag_run_id": "manual__waits", "logical_date": None}
+    assert server.post(runs, json=waits, headers=login).status_code == 200
+    assert server.patch(nightly, json={"is_paused": False}, headers=login).status_code == 200
     try:
         assert "turn on the DAG" not in get("/lockstep/").text
         for path in ("", "index.html"):
             assert "Waits in Airflow for its turn or its plan: manual__waits" in get(f"/lockstep/{path}").text
     finally:
-        with create_session() as session:
-            session.query(DagRun).filter_by(run_id="manual__waits").delete()
-            session.query(DagModel).filter_by(dag_id=f"{DAG_ID}_nightly").delete()
+        server.delete(f"{runs}/manual__waits", headers=login)
+        server.patch(nightly, json={"is_paused": True}, headers=login)
 
 
 def test_first_screen_starts_a_smoke_run(get, server, token, known_dag, tmp_path, monkeypatch):
