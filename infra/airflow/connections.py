@@ -6,6 +6,7 @@ The first task of a run checks them.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,21 +59,31 @@ def _named(params: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[st
         yield from ((param, one) for one in values)
 
 
-def stored() -> dict[str, str]:
-    """The connections in Airflow's database, as the variables that any program reads connections from.
+def stored(names: Iterable[str]) -> dict[str, str]:
+    """Connections in Airflow's database, as the variables that any program reads connections from.
 
     Outside its own processes, Airflow looks for connections in the environment, and not in its database.
+
+    Args:
+        names: the connections.
+
+    Returns:
+        Variables of those that are not in the environment. One that does not exist has none.
 
     Raises:
         RunFailed: Airflow cannot read its database. The message has Airflow's last line.
     """
+    missing = {variable(name) for name in names} - os.environ.keys()
+    if not missing:
+        return {}
     command = [*airflow_home.AIRFLOW, "connections", "export", "-", "--file-format", "json"]
     done = subprocess.run(
         command, env=airflow_home.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if done.returncode:
         raise RunFailed(f"Airflow's connections cannot be read: {(done.stderr.strip() or '?').splitlines()[-1]}")
-    return {variable(name): json.dumps(fields) for name, fields in json.loads(done.stdout).items()}
+    known = json.loads(done.stdout)
+    return {variable(name): json.dumps(fields) for name, fields in known.items() if variable(name) in missing}
 
 
 def variable(name: str) -> str:

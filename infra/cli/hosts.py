@@ -55,7 +55,7 @@ def hosts(
 
 
 def _look(names: Sequence[str], install: bool) -> list[dict]:
-    environment = connections.stored() | airflow_home.environment()
+    environment = airflow_home.environment() | connections.stored(names)
     command = [sys.executable, "-m", "infra.airflow.hosts", *(["--install"] if install else []), *names]
     last = "the program that looks at the hosts printed nothing"
     with (

@@ -7,12 +7,14 @@ A,B`.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 from infra import checkout
+from infra.airflow import connections
 from infra.gate import measurement
 from infra.history import marts
 from infra.hosts import build
@@ -79,7 +81,8 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
     """
     checked = request(home, ref, run_id, names)
     baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
-    measurement.find_connections(home, checked.run_id)
+    places = measurement.places(home, checked.run_id).values()
+    os.environ.update(connections.stored(place.connection for place in places if place.connection))
     rows = measurement.measure(home, checked.run_id, checked.cells, baseline, say)
     keep(home, checked.run_id, checked.ref, rows, say)
     return publish(home, checked.run_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from datetime import UTC, datetime
 from socket import gethostname
 from typing import Any, NamedTuple
 
-from infra.airflow import connections
 from infra.checkout import ROOT
 from infra.gate.pairs import FOREVER, Budget, OutOfTime, Request, alone, paired
 from infra.hosts.build import Build, checkout, environment
@@ -50,13 +48,6 @@ def places(home: Home, run_id: str) -> dict[str, Place]:
     ran = {cell: claim.host for cell, claim in claims(home, run_id).items() if claim.host in elsewhere}
     facts = rows(home, "cells", run_id) or []
     return {row["cell"]: Place(row["host"] or gethostname(), ran.get(row["cell"])) for row in facts}
-
-
-def find_connections(home: Home, run_id: str) -> None:
-    """Put the connections of the other hosts of a run into the environment. A task of Airflow has put them there."""
-    names = {place.connection for place in places(home, run_id).values() if place.connection}
-    if any(connections.variable(name) not in os.environ for name in names):
-        os.environ.update(connections.stored())
 
 
 def is_within_reach(place: Place) -> bool:
