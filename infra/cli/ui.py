@@ -246,10 +246,10 @@ def ui(port: Port = airflow_home.DEFAULT_PORT) -> int:
         if noted.number:
             return 0
         console.print(f"Airflow   {url}", highlight=False)
-        for name, secret in logins.items():
+        for account, secret in logins.items():
             # Output that is not a terminal may be a log, which other people can read.
             shown = secret if console.is_terminal else f"the password is in {where / 'passwords.json'}"
-            console.print(f"login     {name} / {shown}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"login     {account} / {shown}", highlight=False, soft_wrap=True, markup=False)
         console.print(f"reports   {url}/lockstep/", highlight=False)
         console.print(f"logs      {logs}", highlight=False)
         console.print("Ctrl-C stops it.")
