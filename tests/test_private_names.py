@@ -70,7 +70,7 @@ TOOLS = {
         ("expectations/declared.py", "expectations/rows.py"),
     ),
 }
-# Modules of which every module below is public, too.
+# Every module below these is public, too.
 WHOLE = ("airflow.providers", "pyspark.sql.streaming")
 
 
@@ -103,7 +103,7 @@ def private_names(tool: str, name: str) -> list[str]:
     """The private names of a tool in a file."""
     about = TOOLS[tool]
     modules = imports(name) if name.endswith(".py") else set()
-    found = [
+    names = [
         module
         for module in sorted(modules)
         if module.partition(".")[0] == tool
@@ -113,8 +113,8 @@ def private_names(tool: str, name: str) -> list[str]:
     try:
         text = (ROOT / name).read_text()
     except UnicodeDecodeError:
-        return found
-    return found + [match[0] for pattern in about.patterns for match in re.finditer(pattern, text)]
+        return names
+    return names + [match[0] for pattern in about.patterns for match in re.finditer(pattern, text)]
 
 
 @pytest.mark.parametrize("tool", TOOLS)

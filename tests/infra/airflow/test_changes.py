@@ -14,7 +14,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def lines(monkeypatch):
-    """Reads the lines, of which the first is that of the run."""
+    """Reads the lines."""
     read, write = os.pipe()
     for name, value in (("_out", None), ("_begin", None), ("_written", set())):
         monkeypatch.setattr(changes, name, value)
