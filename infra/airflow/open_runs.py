@@ -18,6 +18,8 @@ from urllib.parse import quote
 
 from infra.airflow import airflow_home, api_server
 from infra.checkout import home
+from streaming_core.errors import line_of
+from streaming_core.process.ending import say
 from streaming_core.regression import status
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.stages import DAG_ID, Stage
@@ -62,8 +64,11 @@ def end(stopped_by: str | None = None) -> list[str]:
         folder = home().run(run_id)
         if (folder / "plan.json").exists() and not (folder / "status.json").exists():
             status.end(home(), run_id, "died" if stopped_by is None else "stopped", by=stopped_by or "")
-            publish(home(), run_id)
             ended.append(run_id)
+            try:
+                publish(home(), run_id)
+            except Exception as error:  # the end is recorded, and the caller has more to end
+                say("lockstep", f"cannot write the pages of run {run_id}: {line_of(error)}")
     return ended
 
 

@@ -5,8 +5,8 @@
 Exit code: 0 if the run succeeded, else 1. The first line is {"run": <Airflow run id>, "run_after": <epoch seconds>}.
 Then follows a line for each change of a task (changes.py).
 
-`lockstep run` uses it while no Airflow is up. On two idle cores, Airflow's processes need about 23 seconds until they are
-healthy, and a run there waits for a worker process per task. This process needs less than ten seconds to its first task.
+`lockstep run` uses it while no Airflow is up. It could start Airflow's processes for the length of the run instead. But
+on two idle cores, these are healthy only after 23 seconds.
 """
 
 from __future__ import annotations
