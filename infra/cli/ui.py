@@ -189,6 +189,7 @@ def _start(components: Components, url: str, noted: Noted) -> None:
     """
 
     def wait_for(*parts: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
         while not noted.number and not healthy(url, parts):
             name = components.ended()
             if name or time.monotonic() > deadline:
@@ -196,7 +197,7 @@ def _start(components: Components, url: str, noted: Noted) -> None:
                 raise RunFailed(f"{fault}; its log says why: {components.log(name or 'api-server')}")
             time.sleep(0.5)
 
-    deadline, left = time.monotonic() + START_SECONDS, dict(COMPONENTS)
+    left = dict(COMPONENTS)
     if open_runs.files():
         components.start({"api-server": left.pop("api-server")})
         wait_for("metadatabase")
