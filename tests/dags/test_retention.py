@@ -45,7 +45,7 @@ def test_manual_run_is_a_dry_run_by_default(dags, lockstep_home, capfd):
     run = dag.test(run_conf={"dry_run": False})
     assert run.state == DagRunState.SUCCESS
     assert not scratch.exists()
-    assert (location() / "clean-database.json").exists()
+    (location() / "clean-database.json").unlink()
 
 
 def test_scheduled_run_always_removes():
@@ -57,7 +57,7 @@ def test_scheduled_run_always_removes():
 @pytest.mark.slow
 def test_ui_removes_old_rows_once_it_is_asked(airflow_home, tmp_path):
     with sqlite3.connect(airflow_home / "airflow.db") as rows:
-        rows.execute("INSERT INTO log (dttm, event) VALUES (?, 'of 2020')", [OLD.isoformat()])
+        rows.execute("INSERT INTO log (dttm, event) VALUES (?, 'of 2020')", [f"{OLD:%Y-%m-%d %H:%M:%S.%f}"])
     log = tmp_path / "log"
     assert database.clean_if_asked(os.environ, log) is None
     database.ask_to_clean(datetime.now(UTC) - timedelta(days=7))
