@@ -6,13 +6,14 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
+from jobs.driver import network_settings
 from streaming_core.errors import CommandFailed
 
 LONGEST_REASON = 300  # characters
@@ -73,11 +74,15 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # the host's own name may not resolve
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages of this environment
     os.environ["LC_ALL"] = "C.UTF-8"  # with LC_ALL=C, the JVM would read no name outside ASCII
-    return builder.master("local[2]").config(map=driver_settings())
+    return builder.master("local[2]").config(map=driver_settings("local[2]", {}))
 
 
-def driver_settings() -> dict[str, str]:
-    """The settings of a session whose driver is this process."""
+def driver_settings(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session whose driver is this process, under those that its connection has.
+
+    Raises:
+        BadInput: No machine has the name of the master's host.
+    """
     jars = connector_jars()
     return {
         **({"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} if jars else {}),
@@ -89,11 +94,10 @@ def driver_settings() -> dict[str, str]:
         # A session lives for seconds, so only the fast first compiler is worth its time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")]),
+        **network_settings(master, settings),
     }
 
 

@@ -104,12 +104,11 @@ class ServerHook(SparkConnectHook):
         """
         # Bad input is reported before the wait for the lock.
         external = self.get_connection_url() if self.is_external else ""
-        settings = {name: str(value) for name, value in self.connection.extra_dejson.items() if name[:6] == "spark."}
         watch = os.environ.get("LOCKSTEP_WATCH")
         started = Server(home()).start(
             self.run,
             master=None if external else self.master,
-            settings=settings,
+            settings=self.settings,
             watch=int(watch) if watch else None,
             say=say,
             **patience,
@@ -122,6 +121,11 @@ class ServerHook(SparkConnectHook):
         """The Spark master that the connection names, as PySparkOperator reads it."""
         host, port = self.connection.host or "local[*]", self.connection.port
         return f"{host}:{port}" if port else host
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The Spark settings in the extra of the connection."""
+        return {name: str(value) for name, value in self.connection.extra_dejson.items() if name[:6] == "spark."}
 
     def restart(self, context: Any, say: Callable[..., None]) -> None:
         """Start the server again if it was lost: Airflow tries the task again, but not the setup task before it."""
@@ -202,8 +206,7 @@ class SparkTask(PySparkOperator):
         hook = ServerHook(self.conn_id)
         if hook.is_external:
             return hook.session_settings()
-        extra = hook.connection.extra_dejson
-        return {name: value for name, value in driver_settings().items() if name not in extra}
+        return driver_settings(hook.master, hook.settings)
 
     def execute(self, context: Any) -> Any:
         """Call the function; returns its result."""

@@ -37,6 +37,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from infra.checkout import ROOT, home
+from jobs.driver import LOOPBACK, network_settings
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.regression.home import Home
@@ -52,7 +53,6 @@ HEARTBEAT_SECONDS = 5
 EXPIRES_SECONDS = 90
 POLL = 0.1
 WAITING = "waiting: "
-LOOPBACK = ("localhost", "127.0.0.1")
 HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 
 
@@ -164,8 +164,8 @@ class Server:
         Args:
             owner: The name that waiting processes see.
             master: Spark master of the server. None starts no server, and only shares the lock.
-            settings: Spark settings beside those of infra/spark. With `spark.driver.host`, the server listens on the
-                address of that host, so that executors and clients on other machines reach it.
+            settings: Spark settings beside those of infra/spark. The server listens on the address of
+                `spark.driver.host`, by default the one that executors of the master reach (`jobs/driver.py`).
             watch: The server ends with the process of this id.
             say: Takes a line that names what the start has to wait for: LOCKSTEP_HOME or the host.
             patience: Seconds to wait for it.
@@ -174,13 +174,13 @@ class Server:
             The URL of the server; empty without a server.
 
         Raises:
-            BadInput: `spark.driver.host` is not a host name.
+            BadInput: `spark.driver.host` is not a host name, or nothing has the name of the master's host.
             ServerLost: The keeper ended, or wrote no lease within `patience`. The message names its log.
             RunFailed: LOCKSTEP_HOME or the host was not free within `patience`.
         """
         if lease := self.lease(owner):
             return lease.url
-        settings = dict(settings or {})
+        settings = network_settings(master, settings or {}) if master else {}
         host = settings.get("spark.driver.host", LOOPBACK[0])
         if not re.fullmatch(HOST, host):
             raise BadInput(f"spark.driver.host {host!r} is not a host name, such as spark.example")
@@ -375,11 +375,7 @@ def settings_of(path: Path) -> dict[str, str]:
 
 def _all_settings(home: Home, scratch: Path, master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of a new server: those of infra/spark, of the connection, and of LOCKSTEP_HOME."""
-    result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS)
-    host = settings.get("spark.driver.host", LOOPBACK[0])
-    if host not in LOOPBACK:
-        result["spark.driver.bindAddress"] = host
-    result |= settings
+    result = settings_of(SERVER_SETTINGS) | settings_of(SESSION_SETTINGS) | dict(settings)
     address = result["spark.driver.bindAddress"]
     options = [
         # A server lives for minutes. Compiling with C1 alone halves its CPU time.

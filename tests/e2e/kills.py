@@ -108,7 +108,7 @@ class Standalone:
 def session(url: str) -> Iterator[SparkSession]:
     """A session whose driver is this process."""
     builder = SparkSession.builder.appName("kills").master(url)
-    for name, value in {**driver_settings(), **SETTINGS}.items():
+    for name, value in driver_settings(url, SETTINGS).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
