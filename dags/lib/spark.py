@@ -7,6 +7,7 @@ master. Its lease in LOCKSTEP_HOME tells the other tasks, on whatever worker, it
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -71,7 +72,7 @@ class ServerHook(SparkConnectHook):
             except ServerLost as error:
                 reason = str(error)
                 if NO_MASTER in reason:
-                    reason = f"no Spark master answers at {self.master}; start it, or correct host and port"
+                    reason = f"no Spark master answers at {self.master}; start it, or correct host, port and secret"
                 raise ServerLost(f"connection {self._conn_id}: {reason}") from None
             mask_secret(lease.token)
             return lease.client_url
@@ -111,6 +112,7 @@ class ServerHook(SparkConnectHook):
             settings=self.settings,
             watch=int(watch) if watch else None,
             say=say,
+            idle=self.idle,
             **patience,
         )
         # Without the user and the token.
@@ -121,6 +123,20 @@ class ServerHook(SparkConnectHook):
         """The Spark master that the connection names, as PySparkOperator reads it."""
         host, port = self.connection.host or "local[*]", self.connection.port
         return f"{host}:{port}" if port else host
+
+    @property
+    def idle(self) -> float:
+        """Seconds that a shared server of the connection stays without a run; 0 if each run starts its own.
+
+        Raises:
+            BadInput: `idle_seconds` in the extra of the connection is no such number.
+        """
+        value = self.connection.extra_dejson.get("idle_seconds", 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise BadInput(
+                f"connection {self._conn_id}: idle_seconds must be a number of seconds, 0 or more, got {value!r}"
+            )
+        return value
 
     @property
     def settings(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Spark Connect server of one run, its lease, and the share in LOCKSTEP_HOME that comes with it.
+"""The Spark Connect server of a run, its lease, and the share in LOCKSTEP_HOME that comes with it.
 
 A keeper process shares the lock on LOCKSTEP_HOME, starts the server, and writes its *lease*, which only its user can
 read: `spark-scratch/OWNER.json`. Each server has a port and a scratch folder of its own, so several runs go on at once.
@@ -16,6 +16,11 @@ LOCKSTEP_HOME can read it, also on other machines. The server needs seconds unti
   kernel then releases the lock, so a run that dies leaves no lock behind.
 
 The keeper of a run that uses another server starts none. It only holds the lock and the lease.
+
+A *shared* server outlives its run, and later runs save the start of a JVM. A keeper of its own holds no lock, so
+commands that need LOCKSTEP_HOME alone do not wait for it. It ends when no lease has referred to it for `idle` seconds.
+Python processes of a server keep the modules that they imported. So the name of a shared server covers the code, beside
+the master and all settings, and runs of other code do not use it.
 """
 
 from __future__ import annotations
@@ -31,8 +36,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,17 +47,19 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.process import Noted, alive, identity, signal_group, start
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import SharedLock, hold, of_home, of_host
-from streaming_core.storage import below, write_text
+from streaming_core.storage import below, digest_of, write_text
 
 SERVER_SETTINGS = ROOT / "infra" / "spark" / "server.conf"
 SESSION_SETTINGS = ROOT / "infra" / "spark" / "session.conf"
 START_SECONDS = 120
 STOP_SECONDS = 20
 STOP_ELSEWHERE_SECONDS = 150  # a keeper on another machine may see only its next heartbeat fail
+PATIENCE = 6 * 3600.0  # seconds, of a run that waits for LOCKSTEP_HOME or the host
 HEARTBEAT_SECONDS = 5
 EXPIRES_SECONDS = 90
 POLL = 0.1
 WAITING = "waiting: "
+SHARED = "shared-"  # before the digest in the names of shared servers
 HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 
 
@@ -76,6 +83,7 @@ class Lease:
         machine: The keeper's machine: `pid` means nothing on another one.
         pid: The keeper.
         started: When the keeper started; see `process.identity`.
+        server: The owner of the shared server that the URL names. Empty if the server is the owner's own.
     """
 
     owner: str
@@ -85,6 +93,7 @@ class Lease:
     machine: str
     pid: int
     started: int
+    server: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -102,6 +111,29 @@ class Lease:
         return f"{self.url}/;{secret}"
 
 
+@dataclass(frozen=True)
+class Order:
+    """What a keeper does.
+
+    Attributes:
+        owner: The name that waiting processes see.
+        master: The Spark master of the server. None starts no server.
+        settings: All settings of the connection, with those of the network.
+        watch: The keeper ends with the process of this id.
+        starter: The process that starts the keeper.
+        idle: Seconds that a shared server stays without a run; 0 for a server of the owner alone.
+        is_shared: Whether this keeper is that of the shared server, and not that of a run.
+    """
+
+    owner: str
+    master: str | None
+    settings: dict[str, str]
+    watch: int | None
+    starter: int
+    idle: float = 0.0
+    is_shared: bool = False
+
+
 class Server:
     """The servers of one LOCKSTEP_HOME, for the processes that start, use and stop them."""
 
@@ -117,7 +149,7 @@ class Server:
         return self.home.log(f"spark-{owner}")
 
     def lease(self, owner: str) -> Lease | None:
-        """The lease of `owner`; None if it has none, or its lease has expired."""
+        """The lease of `owner`; None if it has none, its lease has expired, or its shared server has no lease."""
         try:
             # Opening the file makes NFS ask the server for its time.
             with open(self.lease_path(owner)) as file:
@@ -127,7 +159,12 @@ class Server:
             return None
         if age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
             return None
-        return lease
+        return lease if not lease.server or self.lease(lease.server) else None
+
+    def is_used(self, shared: str) -> bool:
+        """Whether a run uses a shared server."""
+        leases = (self.lease(path.stem) for path in _scratch(self.home).glob("*.json"))
+        return any(lease is not None and lease.server == shared for lease in leases)
 
     def client_lease(self, owner: str) -> Lease:
         """The lease of `owner`, once its server listens.
@@ -157,7 +194,8 @@ class Server:
         settings: Mapping[str, str] | None = None,
         watch: int | None = None,
         say: Callable[[str], None] = lambda line: print(line, flush=True),
-        patience: float = 6 * 3600,
+        patience: float = PATIENCE,
+        idle: float = 0.0,
     ) -> str:
         """Share the lock and start the server, unless `owner` already has one. Returns before the server listens.
 
@@ -169,6 +207,8 @@ class Server:
             watch: The server ends with the process of this id.
             say: Takes a line that names what the start has to wait for: LOCKSTEP_HOME or the host.
             patience: Seconds to wait for it.
+            idle: Use a server that runs share, and that stays for so many seconds after its last run. 0 starts one for
+                `owner` alone.
 
         Returns:
             The URL of the server; empty without a server.
@@ -184,9 +224,12 @@ class Server:
         host = settings.get("spark.driver.host", LOOPBACK[0])
         if not re.fullmatch(HOST, host):
             raise BadInput(f"spark.driver.host {host!r} is not a host name, such as spark.example")
-        log_path = self.log_path(owner)
+        return self._keep(Order(owner, master, settings, watch, os.getpid(), idle), say, patience)
+
+    def _keep(self, order: Order, say: Callable[[str], None], patience: float) -> str:
+        """Start a keeper; returns the URL of its server when its lease is written. Raises the errors of `start`."""
+        log_path = self.log_path(order.owner)
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        arguments = {"owner": owner, "master": master, "settings": settings, "watch": watch, "starter": os.getpid()}
         with open(log_path, "wb") as log:
             keeper = start(
                 [sys.executable, "-m", "infra.spark.server"],
@@ -201,11 +244,24 @@ class Server:
             # Settings may hold passwords, and other users can read a command line.
             assert keeper.stdin is not None
             with keeper.stdin as arguments_in, suppress(BrokenPipeError):
-                arguments_in.write(json.dumps(arguments).encode())
-            return self._await(keeper, owner, say, patience)
+                arguments_in.write(json.dumps(asdict(order)).encode())
+            return self._await(keeper, order.owner, say, patience)
         except BaseException:
             signal_group(keeper.pid, signal.SIGKILL)
             raise
+
+    def share(self, order: Order, say: Callable[[str], None]) -> Lease:
+        """The lease of the shared server for an order; starts the server if necessary. Raises the errors of `start`."""
+        shared = f"{SHARED}{digest_of([order.master, order.settings, order.idle, _code()])}"
+        if self.lease(shared) is None:
+            for path in _scratch(self.home).glob(f"{SHARED}*.json"):  # of earlier code, for example
+                if not self.is_used(path.stem):
+                    self.stop(path.stem)
+            self._keep(replace(order, owner=shared, watch=None, starter=os.getpid(), is_shared=True), say, PATIENCE)
+        lease = self.lease(shared)
+        if lease is None:
+            raise ServerLost(f"the shared Spark server has ended (log: {self.log_path(shared)})")
+        return lease
 
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
         """Wait until the keeper has written the lease."""
@@ -269,47 +325,62 @@ def _machine() -> str:
 class Keeper:
     """Shares the lock on LOCKSTEP_HOME for an owner, with a server and its lease, until nothing needs them."""
 
-    def __init__(self, home: Home, owner: str, master: str | None, settings: dict, watch: int | None, starter: int):
-        """Prepare the keeper. It takes the arguments of `Server.start`, and the id of the process that called it."""
-        self.server = Server(home)
-        self.owner, self.master, self.settings, self.starter = owner, master, settings, starter
+    def __init__(self, home: Home, order: Order):
+        """Prepare the keeper of an order."""
+        self.server, self.order = Server(home), order
         self._noted = Noted(signal.SIGTERM, signal.SIGINT)
-        self._watched = identity(watch) if watch else None
+        self._watched = identity(order.watch) if order.watch else None
         self._process: subprocess.Popen | None = None
         self._lease: Lease | None = None
-        self._scratch = below(_scratch(home), f"{owner}-{os.getpid()}")
+        self._scratch = below(_scratch(home), f"{order.owner}-{os.getpid()}")
 
     def run(self) -> int:
         """Share the lock, start the server, renew the lease, stop the server; returns the exit code."""
+        order = self.order
         try:
-            with self._share(of_home(self.server.home)):
+            with nullcontext() if order.is_shared else self._hold(of_home(self.server.home)):
                 try:
                     self._serve()
                 finally:
                     self._stop()
-        except OSError as error:
-            print(f"the Spark server of {self.owner} cannot go on: {error}", flush=True)
+        except (OSError, RunFailed) as error:
+            print(f"the Spark server of {order.owner} cannot go on: {error}", flush=True)
         except _NotNeeded:
             return 1
         return 0 if self._noted.number else 1
 
     def _serve(self) -> None:
         _sweep(self.server.home)
-        if self.master:
+        if self.order.master and self.order.idle and not self.order.is_shared:
+            # Two runs that begin at once start one server.
+            with self._hold(
+                SharedLock(_scratch(self.server.home) / f"{SHARED}lock", "the shared Spark server"), is_shared=False
+            ):
+                shared = self.server.share(self.order, self._say)
+                if not self._is_needed():
+                    raise _NotNeeded
+                self._grant(shared.url, shared.token, shared.owner)
+        elif self.order.master:
             # A start takes all cores, so it waits for a measurement on this host, and later ones wait for it.
-            with self._share(of_host()):
+            with self._hold(of_host()):
                 self._grant(*self._start())
                 self._renew(is_over=self._listens)
         else:
             self._grant("", "")
         self._renew()
+        if self._lease and self._lease.server and not self.server.lease(self._lease.server):
+            self._say(_last_line(self.server.log_path(self._lease.server)))  # the reason, for tasks of this run
 
-    def _share(self, lock: SharedLock) -> AbstractContextManager[None]:
+    def _hold(self, lock: SharedLock, is_shared: bool = True) -> AbstractContextManager[None]:
         def check() -> None:
             if not self._is_needed():
                 raise _NotNeeded
 
-        return hold(lock, self.owner, shared=True, say=lambda line: print(line, flush=True), check=check)
+        return hold(lock, self.order.owner, shared=is_shared, say=self._say, check=check)
+
+    @staticmethod
+    def _say(line: str) -> None:
+        print(line, flush=True)
 
     def _listens(self) -> bool:
         assert self._lease is not None
@@ -318,31 +389,33 @@ class Keeper:
 
     @property
     def _lease_path(self) -> Path:
-        return self.server.lease_path(self.owner)
+        return self.server.lease_path(self.order.owner)
 
     def _is_needed(self) -> bool:
         # Until the lease is written, only the process that started the keeper can need it.
-        starting = self._lease is not None or os.getppid() == self.starter
+        starting = self._lease is not None or os.getppid() == self.order.starter
         running = self._process is None or self._process.poll() is None
-        return not self._noted.number and starting and running and (self._watched is None or alive(self._watched))
+        shared = self._lease.server if self._lease else ""
+        serving = running and (not shared or self.server.lease(shared) is not None)
+        return not self._noted.number and starting and serving and (self._watched is None or alive(self._watched))
 
     def _start(self) -> tuple[str, str]:
         """Start the server; returns its URL and token."""
-        settings = _all_settings(self.server.home, self._scratch, str(self.master), self.settings)
+        settings = _all_settings(self.server.home, self._scratch, str(self.order.master), self.order.settings)
         host, port = settings["spark.driver.host"], int(settings["spark.connect.grpc.binding.port"])
         self._process = _launch(self._scratch, settings)
         url = f"sc://{LOOPBACK[0] if host in LOOPBACK else host}:{port}"
         return url, settings["spark.connect.authenticate.token"]
 
-    def _grant(self, url: str, token: str) -> None:
+    def _grant(self, url: str, token: str, server: str = "") -> None:
         """Write the lease."""
         process: dict = identity(os.getpid())
-        self._lease = Lease(self.owner, url, token, socket.gethostname(), _machine(), **process)
+        self._lease = Lease(self.order.owner, url, token, socket.gethostname(), _machine(), **process, server=server)
         write_text(self._lease_path, json.dumps(asdict(self._lease)), mode=0o600)
 
     def _renew(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Renew the lease until nothing needs the server, `Server.stop` has removed the lease, or `is_over`."""
-        renewed = time.monotonic()
+        renewed = used = time.monotonic()
         while self._is_needed() and self._lease_path.exists() and not is_over():
             age = time.monotonic() - renewed
             if age > EXPIRES_SECONDS:
@@ -351,11 +424,16 @@ class Keeper:
             if age > HEARTBEAT_SECONDS:
                 os.utime(self._lease_path)  # fails if the lease was removed meanwhile
                 renewed = time.monotonic()
+                if not self.order.is_shared or self.server.is_used(self.order.owner):
+                    used = renewed
+                if renewed - used > self.order.idle:
+                    print(f"no run has used this server for {self.order.idle:.0f} s", flush=True)
+                    return
             time.sleep(POLL)
 
     def _stop(self) -> None:
         self._noted.ignore()
-        if self._lease is not None and self.server.lease(self.owner) == self._lease:
+        if self._lease is not None and self.server.lease(self.order.owner) == self._lease:
             self._lease_path.unlink(missing_ok=True)
         if self._process is not None:
             self._process.terminate()
@@ -424,6 +502,15 @@ def _launch(scratch: Path, settings: Mapping[str, str]) -> subprocess.Popen:
     return start(command, dies_by=signal.SIGKILL, cwd=ROOT, env=environment)
 
 
+def _code() -> str:
+    """The digest of what Python processes of a server have in memory: modules, the runtime, and packages."""
+    from streaming_core.oracle.oracle import source_digest
+
+    patterns = ("streaming_core/_runtime.*", "requirements*.lock", "requirements/*.lock")
+    files = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return source_digest(ROOT / "streaming_core", *files) + source_digest(ROOT / "jobs")
+
+
 def _scratch(home: Home) -> Path:
     return home.root / "spark-scratch"
 
@@ -463,4 +550,4 @@ def _listens(address: str, port: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(Keeper(home(), **json.load(sys.stdin)).run())
+    sys.exit(Keeper(home(), Order(**json.load(sys.stdin))).run())

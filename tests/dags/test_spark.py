@@ -12,7 +12,9 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from dags.lib import jobs
 from dags.lib.spark import ServerHook, SparkCells, SparkServer, SparkTask
+from infra.checkout import home
 from infra.spark.server import Server, ServerLost
+from streaming_core.errors import BadInput
 from streaming_core.interruption import Interrupted
 from streaming_core.regression.fleet import SPARK, losses
 from streaming_core.regression.home import Home
@@ -76,9 +78,19 @@ def test_silent_master_is_named_with_its_connection(hook, lockstep_home):
     log.parent.mkdir(parents=True)
     lines = ["1 ERROR Backend: Reason: All masters are unresponsive! Giving up.", "(No active SparkContext.)"]
     log.write_text("\n".join(lines))
-    message = "^connection remote: no Spark master answers at spark://nowhere:7077; start it, or correct host and port$"
+    message = "^connection remote: no Spark master answers at spark://nowhere:7077; "
+    message += "start it, or correct host, port and secret$"
     with pytest.raises(ServerLost, match=message):
         hook(conn_type="spark", host="spark://nowhere", port=7077).get_connection_url()
+
+
+@pytest.mark.parametrize("value", ["60", True, -1, None, float("inf")])
+def test_invalid_idle_time_of_a_shared_server_is_refused(hook, value):
+    wrong = hook(conn_type="spark", host="local[2]", extra=json.dumps({"idle_seconds": value}))
+    with pytest.raises(BadInput, match=r"^connection remote: idle_seconds must be a number of seconds, 0 or more, got"):
+        wrong.start(print)
+    assert Server(home()).owners() == []
+    assert hook(conn_type="spark", host="local[2]", extra={"idle_seconds": 60}).idle == 60
 
 
 def test_early_start_waits_for_no_lock_and_leaves_errors_to_the_task(lockstep_home, monkeypatch, tmp_path):

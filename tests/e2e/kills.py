@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from streaming_core.cluster.task import SparkPass, prepared
 from streaming_core.data import workload
 from streaming_core.oracle import oracle
 from tests.e2e.scheduled import free_port
+from tests.support.network import Machine
 from tests.support.waiting import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -53,31 +54,38 @@ SETTINGS = {
 
 @dataclass
 class Standalone:
-    """A master with two workers."""
+    """A master with two workers.
+
+    Attributes:
+        folder: The folder of their logs.
+        machines: The machine of the master, then those of the workers.
+        settings: Spark settings of master and workers.
+    """
 
     folder: Path
+    machines: Sequence[Machine] = (Machine(),) * 3
+    settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     workers: list[subprocess.Popen] = field(default_factory=list)
     master: subprocess.Popen | None = None
 
     @property
     def url(self) -> str:
-        return f"spark://127.0.0.1:{self.port}"
+        return f"spark://{self.machines[0].address}:{self.port}"
 
     def start(self) -> None:
         """Start all processes, and wait for the workers."""
-        address = ("--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
-        self.master = self._class("master", "org.apache.spark.deploy.master.Master", *address)
+        (self.folder / "settings").write_text("".join(f"{name} {value}\n" for name, value in self.settings.items()))
+        self.master = self._class("master", self.machines[0], "--port", str(self.port))
         wait_for(lambda: "New state: ALIVE" in self._log("master"), PATIENCE)
-        for _ in range(2):
-            self.add_worker()
+        for machine in self.machines[1:]:
+            self.add_worker(machine)
 
-    def add_worker(self) -> None:
+    def add_worker(self, machine: Machine) -> None:
         """Start a worker, and wait until the master knows it."""
         name = f"worker-{len(list(self.folder.glob('worker-*.log')))}"
-        options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g")
-        worker = (*options, "--work-dir", str(self.folder / name), self.url)
-        self.workers.append(self._class(name, "org.apache.spark.deploy.worker.Worker", *worker))
+        options = ("--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / name), self.url)
+        self.workers.append(self._class(name, machine, *options))
         wait_for(lambda: "Successfully registered" in self._log(name), PATIENCE)
 
     def kill_worker(self) -> None:
@@ -85,7 +93,7 @@ class Standalone:
         victim = psutil.Process(self.workers.pop(0).pid)
         for process in [*victim.children(recursive=True), victim]:
             process.kill()
-        self.add_worker()
+        self.add_worker(self.machines[1])
 
     def stop(self) -> None:
         for process in [*self.workers, self.master]:
@@ -96,12 +104,14 @@ class Standalone:
     def _log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def _class(self, log: str, name: str, *arguments: str) -> subprocess.Popen:
+    def _class(self, log: str, machine: Machine, *arguments: str) -> subprocess.Popen:
+        name = "master.Master" if log == "master" else "worker.Worker"
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+        command += ["--host", machine.address, "--webui-port", "0", "--properties-file", str(self.folder / "settings")]
+        environment = os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": machine.address}
         with open(self.folder / f"{log}.log", "wb") as file:
-            command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
-            environment = os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-            own = {"cwd": self.folder, "start_new_session": True}
-            return subprocess.Popen(command, env=environment, stdout=file, stderr=file, **own)
+            own = {"cwd": self.folder, "start_new_session": True, "stdout": file, "stderr": file}
+            return subprocess.Popen(machine.command(*command, *arguments), env=environment, **own)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ PATIENCE = 60
 def server(tmp_path):
     server = Server(Home(tmp_path / "home"))
     yield server
-    for owner in ("a", "b"):
+    for owner in ("a", "b", *(path.stem for path in (server.home.root / "spark-scratch").glob("shared-*.json"))):
         server.stop(owner)
 
 
@@ -264,3 +264,50 @@ def test_invalid_host_name_is_refused(server, host):
     with pytest.raises(BadInput, match="is not a host name"):
         server.start("a", settings={"spark.driver.host": host})
     assert not server.home.root.exists()
+
+
+@pytest.mark.slow
+def test_runs_that_begin_at_once_share_a_server_that_outlives_them(server, monkeypatch):
+    def start(owner: str) -> None:
+        server.start(owner, master="local[1]", idle=3600)
+
+    threads = [threading.Thread(target=start, args=(owner,)) for owner in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    a, b = server.client_lease("a"), server.client_lease("b")
+    assert (a.url, a.token, a.server) == (b.url, b.token, b.server)
+    assert version_of(a.url, a.token) == pyspark.__version__
+    assert sorted(server.owners()) == ["a", "b"], "the shared server itself does not hold the home"
+    shared = server.lease(a.server)
+    assert server.is_used(a.server)
+    server.stop("a")
+    server.stop("b")
+    assert not server.is_used(a.server)
+    assert server.start("a", master="local[1]", idle=3600) == a.url
+    assert server.lease(a.server) == shared
+
+    assert server.start("b", master="local[1]", settings={"spark.cores.max": "1"}, idle=3600) != a.url
+    assert server.lease(a.server), "a run uses it"
+    other = server.client_lease("b").server
+    for owner in ("a", "b"):
+        server.stop(owner)
+    assert server.start("a", master="local[1]", idle=3600) == a.url
+    os.kill(shared.pid, signal.SIGKILL)
+    wait_for(lambda: server.owners() == [], PATIENCE)
+    assert server.lease("a") is None, "its server is gone"
+    assert server.start("a", master="local[1]", idle=3600) != a.url
+    assert server.lease(other) is None, "an idle server of other settings ends"
+    server.stop("a")
+    assert server.start("b", master="local[1]", idle=0.1) != a.url, "its limit is its own"
+    last = server.lease("b").server
+    server.stop("b")
+    wait_for(lambda: server.lease(last) is None, HEARTBEAT_SECONDS + PATIENCE)
+
+
+def test_failed_start_of_a_shared_server_is_the_reason_of_its_run(server):
+    server.start("a", master="nonsense", idle=3600)
+    with pytest.raises(ServerLost, match=r"the Spark server of a has ended: .*[Mm]aster"):
+        server.client_lease("a")
+    wait_for(lambda: not server.owners(), PATIENCE)
