@@ -150,16 +150,19 @@ class Server:
 
     def lease(self, owner: str) -> Lease | None:
         """The lease of `owner`; None if it has none, its lease has expired, or its shared server has no lease."""
+        lease, age = self._stored(owner)
+        if lease is None or age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
+            return None
+        return lease if not lease.server or self.lease(lease.server) else None
+
+    def _stored(self, owner: str) -> tuple[Lease | None, float]:
+        """What the file of a lease holds, and the seconds since its keeper renewed it."""
         try:
             # Opening the file makes NFS ask the server for its time.
             with open(self.lease_path(owner)) as file:
-                age = time.time() - os.fstat(file.fileno()).st_mtime
-                lease = Lease(**json.load(file))
+                return Lease(**json.load(file)), time.time() - os.fstat(file.fileno()).st_mtime
         except (OSError, ValueError, TypeError):
-            return None
-        if age > EXPIRES_SECONDS or (lease.is_here and not alive(asdict(lease))):
-            return None
-        return lease if not lease.server or self.lease(lease.server) else None
+            return None, 0.0
 
     def is_used(self, shared: str) -> bool:
         """Whether a run uses a shared server."""
@@ -175,7 +178,9 @@ class Server:
         """
         deadline = time.monotonic() + START_SECONDS
         while True:
-            lease, log_path = self.lease(owner), self.log_path(owner)
+            stored, lease = self._stored(owner)[0], self.lease(owner)
+            # The file of a lease stays when its shared server ends.
+            log_path = self.log_path(stored.server if stored and stored.server else owner)
             if lease is None or not lease.url:
                 raise ServerLost(f"the Spark server of {owner} has ended: {_last_line(log_path)} (log: {log_path})")
             host, _, port = lease.url.removeprefix("sc://").rpartition(":")
@@ -368,8 +373,6 @@ class Keeper:
         else:
             self._grant("", "")
         self._renew()
-        if self._lease and self._lease.server and not self.server.lease(self._lease.server):
-            self._say(_last_line(self.server.log_path(self._lease.server)))  # the reason, for tasks of this run
 
     def _hold(self, lock: SharedLock, is_shared: bool = True) -> AbstractContextManager[None]:
         def check() -> None:
@@ -506,7 +509,7 @@ def _code() -> str:
     """The digest of what Python processes of a server have in memory: modules, the runtime, and packages."""
     from streaming_core.oracle.oracle import source_digest
 
-    patterns = ("streaming_core/_runtime.*", "requirements*.lock", "requirements/*.lock")
+    patterns = ("streaming_core/_runtime.*", "requirements/*.lock")
     files = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     return source_digest(ROOT / "streaming_core", *files) + source_digest(ROOT / "jobs")
 
