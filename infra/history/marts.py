@@ -223,8 +223,9 @@ def spark(home: Home, what: str, run_id: str | None = None) -> Iterator[None]:
 @contextmanager
 def _alone(home: Home, what: str, server: str) -> Iterator[None]:
     """Hold the lock on the warehouse during the block. If a build was killed, its server may still write a mart."""
-    lock = of_warehouse(home)
-    with hold(lock, f"warehouse {what}", run=server if RUN_ID.fullmatch(server) else "", server=server):
+    lock, lease = of_warehouse(home), Server(home).lease(server)
+    at_work = lease.server if lease and lease.server else server
+    with hold(lock, f"warehouse {what}", run=server if RUN_ID.fullmatch(server) else "", server=at_work):
         killed = lock.remains.get("server")
         if killed and killed != server:
             Server(home).stop(killed)

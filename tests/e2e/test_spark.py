@@ -14,6 +14,7 @@ import pyspark
 import pytest
 
 from infra.checkout import ROOT
+from infra.spark.server import Server
 from reports.history import History
 from streaming_core.regression.home import Home
 from tests.e2e.scheduled import free_port, of_this_checkout
@@ -43,9 +44,10 @@ def begin(world) -> Iterator[Callable[..., subprocess.Popen]]:
     """Starts `lockstep run` on the Spark of a connection."""
     runs: list[subprocess.Popen] = []
 
-    def start(connection: dict, *arguments: str) -> subprocess.Popen:
+    def start(connection: dict, *arguments: str, **variables: str) -> subprocess.Popen:
         command = [str(Path(sys.executable).parent / "lockstep"), "run", "--json", "--repetitions", "1"]
-        environment, pipes = world | {"AIRFLOW_CONN_MINE": json.dumps(connection)}, {"stdout": PIPE, "stderr": PIPE}
+        environment = world | {"AIRFLOW_CONN_MINE": json.dumps(connection)} | variables
+        pipes = {"stdout": PIPE, "stderr": PIPE}
         command += ["--spark", "mine", *SMALL, *arguments]
         runs.append(subprocess.Popen(command, env=environment, text=True, **pipes))
         return runs[-1]
@@ -111,6 +113,28 @@ def test_run_on_an_external_server_with_a_token_is_green(external, world, begin)
     failures = History(Home(world["LOCKSTEP_HOME"])).latest().status.failures
     assert "Invalid authentication token" in failures["validate_outputs"]
     assert server.poll() is None
+
+
+def test_runs_at_once_and_a_later_one_share_a_server(world, begin, tmp_path):
+    home = Home(world["LOCKSTEP_HOME"])
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": {"idle_seconds": 3600}}
+    cells = ["--applications", "wc", "--executors", "pooled,spark", "--threads", "1", "--events", "3000"]
+    server = Server(home)
+    try:
+        # Runs of one AIRFLOW_HOME wait for each other.
+        runs = [begin(connection, *cells, AIRFLOW_HOME=str(tmp_path / name)) for name in ("nightly", "review")]
+        wait_for(lambda: len(list(filter(server.lease, server.owners()))) == 2, PATIENCE)
+        first, second = map(server.lease, server.owners())
+        assert (first.url, first.server) == (second.url, second.server)
+        shared = server.lease(first.server)
+        for run in runs:
+            result_of(run)
+        assert server.owners() == []
+        result_of(begin(connection, *cells))
+        assert server.lease(shared.owner) == shared
+    finally:
+        for path in home.root.glob("spark-scratch/shared-*.json"):
+            server.stop(path.stem)
 
 
 def python_workers(pid: int) -> list[psutil.Process]:
