@@ -149,8 +149,8 @@ def test_run_waits_for_a_command_that_has_the_home_alone_and_names_it(server):
         wait_for(lambda: lines, PATIENCE)
         assert lines[0].startswith(f"waiting: {server.home.root} is in use by prune on ")
         assert not started.is_set()
-        with pytest.raises(Exception, match=r"is in use by prune on .*, still after 0 s: wait until that ends"):
-            server.start("b", master=None, patience=0.4)
+        with pytest.raises(Exception, match=r"is in use by prune on .*, still after 3 s: wait until that ends"):
+            server.start("b", master=None, patience=3)
     thread.join(PATIENCE)
     assert server.owners() == ["a"]
 
