@@ -19,8 +19,8 @@ The keeper of a run that uses another server starts none. It only holds the lock
 
 A *shared* server outlives its run, and later runs save the start of a JVM. A keeper of its own holds no lock, so
 commands that need LOCKSTEP_HOME alone do not wait for it. It ends when no lease has referred to it for `idle` seconds.
-Python processes of a server keep the modules that they imported. So the name of a shared server covers the code, beside
-the master and all settings, and runs of other code do not use it.
+Python processes of a server keep the modules that they imported. So its lease has a digest over the code, beside the
+master and all settings, and runs of other code do not use it. Its environment is that of the run that started it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HEARTBEAT_SECONDS = 5
 EXPIRES_SECONDS = 90
 POLL = 0.1
 WAITING = "waiting: "
-SHARED = "shared-"  # before the digest in the names of shared servers
+SHARED = "shared-"  # the beginning of the names of shared servers
 HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
 
 
@@ -84,6 +84,8 @@ class Lease:
         pid: The keeper.
         started: When the keeper started; see `process.identity`.
         server: The owner of the shared server that the URL names. Empty if the server is the owner's own.
+        digest: That of the order, on the lease of a shared server; else empty. Settings may be secret, so it is in no
+            name of a file.
     """
 
     owner: str
@@ -94,6 +96,7 @@ class Lease:
     pid: int
     started: int
     server: str = ""
+    digest: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -122,7 +125,7 @@ class Order:
         watch: The keeper ends with the process of this id.
         starter: The process that starts the keeper.
         idle: Seconds that a shared server stays without a run; 0 for a server of the owner alone.
-        is_shared: Whether this keeper is that of the shared server, and not that of a run.
+        digest: That of code, master and settings, if this keeper is that of a shared server; else empty.
     """
 
     owner: str
@@ -131,7 +134,7 @@ class Order:
     watch: int | None
     starter: int
     idle: float = 0.0
-    is_shared: bool = False
+    digest: str = ""
 
 
 class Server:
@@ -257,16 +260,18 @@ class Server:
 
     def share(self, order: Order, say: Callable[[str], None]) -> Lease:
         """The lease of the shared server for an order; starts the server if necessary. Raises the errors of `start`."""
-        shared = f"{SHARED}{digest_of([order.master, order.settings, order.idle, _code()])}"
-        if self.lease(shared) is None:
-            for path in _scratch(self.home).glob(f"{SHARED}*.json"):  # of earlier code, for example
-                if not self.is_used(path.stem):
-                    self.stop(path.stem)
-            self._keep(replace(order, owner=shared, watch=None, starter=os.getpid(), is_shared=True), say, PATIENCE)
-        lease = self.lease(shared)
-        if lease is None:
-            raise ServerLost(f"the shared Spark server has ended (log: {self.log_path(shared)})")
-        return lease
+        digest = digest_of([order.master, order.settings, order.idle, _code()])
+        leases = [self.lease(path.stem) for path in _scratch(self.home).glob(f"{SHARED}*.json")]
+        if lease := next((lease for lease in leases if lease and lease.digest == digest), None):
+            return lease
+        for idle in leases:  # of earlier code, for example
+            if idle and not self.is_used(idle.owner):
+                self.stop(idle.owner)
+        name = f"{SHARED}{secrets.token_hex(4)}"
+        self._keep(replace(order, owner=name, watch=None, starter=os.getpid(), digest=digest), say, PATIENCE)
+        if lease := self.lease(name):
+            return lease
+        raise ServerLost(f"the shared Spark server has ended (log: {self.log_path(name)})")
 
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
         """Wait until the keeper has written the lease."""
@@ -343,7 +348,7 @@ class Keeper:
         """Share the lock, start the server, renew the lease, stop the server; returns the exit code."""
         order = self.order
         try:
-            with nullcontext() if order.is_shared else self._hold(of_home(self.server.home)):
+            with nullcontext() if order.digest else self._hold(of_home(self.server.home)):
                 try:
                     self._serve()
                 finally:
@@ -356,7 +361,7 @@ class Keeper:
 
     def _serve(self) -> None:
         _sweep(self.server.home)
-        if self.order.master and self.order.idle and not self.order.is_shared:
+        if self.order.master and self.order.idle and not self.order.digest:
             # Two runs that begin at once start one server.
             with self._hold(
                 SharedLock(_scratch(self.server.home) / f"{SHARED}lock", "the shared Spark server"), is_shared=False
@@ -413,7 +418,16 @@ class Keeper:
     def _grant(self, url: str, token: str, server: str = "") -> None:
         """Write the lease."""
         process: dict = identity(os.getpid())
-        self._lease = Lease(self.order.owner, url, token, socket.gethostname(), _machine(), **process, server=server)
+        self._lease = Lease(
+            self.order.owner,
+            url,
+            token,
+            socket.gethostname(),
+            _machine(),
+            **process,
+            server=server,
+            digest=self.order.digest,
+        )
         write_text(self._lease_path, json.dumps(asdict(self._lease)), mode=0o600)
 
     def _renew(self, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -427,7 +441,7 @@ class Keeper:
             if age > HEARTBEAT_SECONDS:
                 os.utime(self._lease_path)  # fails if the lease was removed meanwhile
                 renewed = time.monotonic()
-                if not self.order.is_shared or self.server.is_used(self.order.owner):
+                if not self.order.digest or self.server.is_used(self.order.owner):
                     used = renewed
                 if renewed - used > self.order.idle:
                     print(f"no run has used this server for {self.order.idle:.0f} s", flush=True)
