@@ -52,8 +52,8 @@ def cluster(machines, tmp_path_factory):
         standalone.stop()
 
 
-# Reads what passes the switch, until its input ends. Prints the bytes of packets from each worker to the other one. Prints
-# the names of Java classes in them, too: messages of Spark that are not encrypted contain names.
+# Reads what passes the switch, until its input ends. Prints the bytes of packets from each worker to the other one, then
+# the names of Java classes in them. Messages of Spark that are not encrypted contain such names.
 LISTENER = """
 import json, re, socket, sys, threading
 ends = [socket.inet_aton(address) for address in sys.argv[1:]]
