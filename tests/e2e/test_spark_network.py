@@ -52,7 +52,7 @@ def cluster(machines, tmp_path_factory):
         standalone.stop()
 
 
-# Reads what passes the switch, until its input ends. Prints the bytes of packets from each worker to the other one, then
+# Reads what passes the switch, until its input ends. Prints the bytes of packets from one worker to the other, then
 # the names of Java classes in them. Messages of Spark that are not encrypted contain such names.
 LISTENER = """
 import json, re, socket, sys, threading
