@@ -21,7 +21,7 @@ from tests.e2e.scheduled import of_this_checkout
 from tests.support.network import Machine, network
 from tests.support.waiting import wait_for
 
-PATIENCE = 600
+PATIENCE = 1200
 REFUSAL = "Failed to connect to master"
 SETTINGS = {SECRET: uuid.uuid4().hex, **ENCRYPTION, "spark.master.rest.enabled": "false"}
 
