@@ -21,7 +21,7 @@ from tests.e2e.scheduled import free_port, of_this_checkout
 from tests.support.waiting import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE = 600
+PATIENCE = 1200
 TOKEN = "an/external+token="
 SMALL = ["--applications", "wc,gs", "--executors", "pooled,transactional,spark", "--schemes", "owners"]
 SMALL += ["--threads", "1,2"]
@@ -118,7 +118,7 @@ def test_run_on_an_external_server_with_a_token_is_green(external, world, begin)
 def test_runs_at_once_and_a_later_one_share_a_server(world, begin, tmp_path):
     home = Home(world["LOCKSTEP_HOME"])
     connection = {"conn_type": "spark", "host": "local[2]", "extra": {"idle_seconds": 3600}}
-    cells = ["--applications", "wc", "--executors", "pooled,spark", "--threads", "1", "--events", "3000"]
+    cells = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "3000"]
     server = Server(home)
     try:
         # Runs of one AIRFLOW_HOME wait for each other.
