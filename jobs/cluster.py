@@ -1,8 +1,8 @@
 """Runs a cell on a Spark cluster: executor `spark`.
 
-Spark moves rows between the stages of the application (`streaming_core/cluster/stages.py`). Its tasks run the stages on
-the compiled kernels (`streaming_core/cluster/task.py`). Before each stage but the first, Spark shuffles the rows by
-share, and sorts each partition by (seq, rank).
+Spark moves blocks of rows between the stages of the application (`streaming_core/cluster/stages.py`). Its tasks run the
+stages on the compiled kernels (`streaming_core/cluster/task.py`). Before each stage but the first, Spark shuffles the
+blocks by share, and sorts those of each share by their first seq.
 
 A pass is one Spark job, from the events to the digest of the outputs. Its time is that of the job, with reading the
 events and moving rows. All events arrive at the start, so the latency of an event is the time of the pass.
@@ -24,15 +24,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from streaming_core.apps import registry
 from streaming_core.cluster import task
-from streaming_core.cluster.stages import Stage, has_keys
-from streaming_core.cluster.task import BEGIN, Figures, Prepared, SparkPass, exit_column, state_parts
-from streaming_core.cluster.wire import ddl, field_column, spark_type
+from streaming_core.cluster.task import BEGIN, Figures, Prepared, SparkPass, state_parts
 from streaming_core.data import workload
 from streaming_core.data.comparison import keys_of
 from streaming_core.data.digest import add, format_digest, joint_digest
@@ -48,6 +46,7 @@ from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, yardstick_of
 
+BLOCK = "exit int, share int, seq long, rows binary"  # as in streaming_core/cluster/task.py
 FAILURES = {error.__name__: error for error in (BadInput, RunFailed, CommandFailed)}
 MERGED = 1 << 16  # rows of each share in memory while states are merged
 
@@ -209,9 +208,9 @@ def run_pass(spark: SparkSession, prepared: Prepared, pass_: SparkPass) -> None:
                 frame = spark.range(0, pass_.shares, 1, pass_.shares)
                 work = partial(task.read_events, pass_)
             else:
-                frame = dealt(spark, pass_, prepared, stage, arriving.pop(id(stage.operator), []))
+                frame = dealt(spark, stage.shares(pass_.shares), arriving.pop(id(stage.operator), []))
                 work = partial(task.run_stage, pass_, number)
-            leaving = frame.mapInArrow(work, ddl(prepared.columns(stage)))
+            leaving = frame.mapInArrow(work, BLOCK)
             if len(stage.exits) > 1:
                 leaving = leaving.persist(StorageLevel.DISK_ONLY)
                 kept.append(leaving)
@@ -219,12 +218,8 @@ def run_pass(spark: SparkSession, prepared: Prepared, pass_: SparkPass) -> None:
                 ends.append(leaving)
             for exit_number, exit_ in enumerate(stage.exits):
                 rows = leaving.where(F.col("exit") == exit_number) if len(stage.exits) > 1 else leaving
-                fields = [
-                    F.col(f"`{exit_column(exit_number, field.name)}`").alias(field_column(field.name))
-                    for field in prepared.intake(exit_.consumer).columns
-                ]
-                arriving.setdefault(id(exit_.consumer), []).append(rows.select("share", "seq", "rank", *fields))
-        sink = dealt(spark, pass_, prepared, None, arriving.pop(id(prepared.program.app.operators[-1]), []))
+                arriving.setdefault(id(exit_.consumer), []).append(rows.select("share", "seq", "rows"))
+        sink = dealt(spark, pass_.shares, arriving.pop(id(prepared.program.app.operators[-1]), []))
         ends.append(sink.mapInArrow(partial(task.run_sink, pass_), "share int"))
         for end in ends:
             end.toArrow()
@@ -235,31 +230,13 @@ def run_pass(spark: SparkSession, prepared: Prepared, pass_: SparkPass) -> None:
             frame.unpersist()
 
 
-def dealt(
-    spark: SparkSession, pass_: SparkPass, prepared: Prepared, stage: Stage | None, arriving: list[DataFrame]
-) -> DataFrame:
-    """The rows of a consumer (None: the sink), each share in a partition of its own, in the order of (seq, rank)."""
-    shares = stage.shares(pass_.shares) if stage else pass_.shares
-    absent = [F.lit(None).cast(spark_type(column.type)).alias(column.name) for column in prepared.arriving(stage)]
+def dealt(spark: SparkSession, shares: int, arriving: list[DataFrame]) -> DataFrame:
+    """The blocks of a consumer, each share in a partition of its own, by ascending first seq."""
     begins = spark.range(0, shares, 1, 1).select(
-        F.col("id").cast("int").alias("share"),
-        F.lit(BEGIN).cast("long").alias("seq"),
-        F.lit(b"").alias("rank"),
-        *absent,
+        F.col("id").cast("int").alias("share"), F.lit(BEGIN).cast("long").alias("seq"), F.lit(b"").alias("rows")
     )
-    rows = reduce(
-        DataFrame.unionByName, [frame.withColumn("share", _share(pass_, stage)) for frame in arriving], begins
-    )
-    return rows.repartitionById(shares, F.col("share")).sortWithinPartitions("seq", "rank")
-
-
-def _share(pass_: SparkPass, stage: Stage | None) -> Column:
-    """The share of a row of a consumer."""
-    if stage is None:
-        number = (F.col("seq") - pass_.first) * pass_.shares / F.lit(max(pass_.events - pass_.first, 1))
-        return F.least(F.floor(number), F.lit(pass_.shares - 1)).cast("int")
-    assert stage.operator is not None
-    return F.col("share") if has_keys(stage.operator) else F.lit(0)  # a dealer has dealt the rows of keys
+    blocks = reduce(DataFrame.unionByName, arriving, begins)
+    return blocks.repartitionById(shares, F.col("share")).sortWithinPartitions("seq")
 
 
 def failure(pass_: SparkPass, error: Exception) -> Exception:

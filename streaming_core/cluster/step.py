@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core import _runtime
+from streaming_core.cluster.ranks import WORD, Ranks
 from streaming_core.cluster.stages import Step
 from streaming_core.data import rows as row_format
 from streaming_core.data.arrow import to_arrow, to_numpy
@@ -21,7 +22,8 @@ from streaming_core.language.record import visible
 from streaming_core.run.failure import runtime_failures
 
 STREAM = "stream"  # the column with the number of a row's stream, of a windowed operator with several
-POSITION_BYTES = 4  # of a rank of executor share
+# A rank of executor share: the position of the input, its order, and in the lowest bits the number of the others.
+POSITION, HALF, COUNT = 32, np.uint64(32), np.uint64(127)
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,12 @@ class Outputs:
     Attributes:
         rows: `seq` and the fields of the record.
         positions: By row, the position of its input, or the number of the flushed key; shape (rows,).
-        order: By row, bytes that order it among the outputs of the same input, in all tasks.
+        order: By row, its order among the outputs of the same input, in all tasks.
     """
 
     rows: pa.Table
     positions: np.ndarray
-    order: pa.Array
+    order: Ranks
 
 
 class Intake:
@@ -191,11 +193,8 @@ class Running:
         data, _, count = self._engine.take_outputs()
         rows = np.frombuffer(data, dtype=self._output.dtype(header=True), count=count)
         table = row_format.decode(rows, text, self._output, np.zeros(count, np.uint32)).remove_column(1)
-        ranks = np.frombuffer(self._engine.take_ranks(), np.uint8).reshape(count, 16)
-        positions = ranks[:, :POSITION_BYTES].copy().view(">u4")[:, 0].astype(np.int64)
-        # The low seven bits count the others, and a path ends with its last byte that has bits of it.
-        lengths = (((ranks[:, 15] & 127).astype(np.int64) + 7) >> 3) - POSITION_BYTES
-        return Outputs(table, positions, _slices(ranks[:, POSITION_BYTES:], lengths))
+        positions, order = _parts(np.frombuffer(self._engine.take_ranks(), ">u8").astype(np.uint64).reshape(count, 2))
+        return Outputs(table, positions, order)
 
     def _state(self) -> pa.Table | None:
         if self._operator.state is None:
@@ -226,9 +225,9 @@ class Dealing:
         return pairs[:, 0], pairs[:, 1]
 
 
-def _slices(data: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """The first `lengths[i]` bytes of each row of `data`, as a binary column."""
-    ends = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    content = data[np.arange(data.shape[1]) < lengths[:, None]]
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(content)])
+def _parts(ranks: np.ndarray) -> tuple[np.ndarray, Ranks]:
+    """The positions and the order that ranks of executor share consist of; uint64 of shape (rows, 2)."""
+    high, low = ranks.T
+    bits = (low & COUNT).astype(np.int64) - POSITION
+    words = np.stack([high << HALF | low >> HALF, (low & ~COUNT) << HALF], axis=1)
+    return (high >> HALF).astype(np.int64), Ranks(words[:, : 1 if bits.max(initial=0) <= WORD else 2], bits)

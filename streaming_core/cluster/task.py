@@ -1,7 +1,13 @@
 """Tasks: a stage on a range of the events or on one share of the keys, and the sink.
 
-A task takes rows in the order of (seq, rank) and yields rows for the consumers of its stage. Everything else goes into
-files below the folder of the pass. A task that runs again writes the same content there:
+Rows travel in *blocks*: columns in Arrow's format, which a cluster engine moves as one value. So it moves thousands of
+rows at the cost of one. A task yields blocks for the consumers of its stage, each for one share of one consumer. It
+takes the blocks of its share in the order of their first `seq`, and puts their rows into the order of (seq, rank).
+
+Nothing is combined before a shuffle. Every row can have outputs of its own, in the order of events, and operators
+declare no function that merges two states.
+
+Everything else goes into files below the folder of the pass. A task that runs again writes the same content there:
 
     tasks/<stage>-<share>.json       figures, and the digests of its input or output
     failures/<stage>-<share>.json    why it failed
@@ -19,21 +25,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming_core import storage
 from streaming_core.apps import registry
-from streaming_core.cluster.stages import Exit, Stage, Step, has_keys, stages
+from streaming_core.cluster.ranks import Ranks
+from streaming_core.cluster.stages import Stage, Step, has_keys, stages
 from streaming_core.cluster.step import Dealing, Intake, Outputs, Running
-from streaming_core.cluster.wire import field_column, from_wire, to_wire, wire_schema
 from streaming_core.data import workload
-from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
+from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.data.digest import add, digest_table
 from streaming_core.data.parts import Parts, Writer, write_file
 from streaming_core.errors import BadInput, CommandFailed, RunFailed, line_of
@@ -43,10 +49,14 @@ from streaming_core.language.operator import Operator
 from streaming_core.run.checkpoint import file
 
 EVENTS = 1 << 16  # that a task reads at a time
-BEGIN = -1  # the seq of the row that begins a share, so that a share without rows has a task
-LEADING = pa.schema([("exit", pa.int32()), ("share", pa.int32()), ("seq", pa.int64()), ("rank", pa.binary())])
+ROWS = 1 << 16  # that a task takes at a time, or a few more; no block has more
+BEGIN = -1  # the seq of the block without rows that begins a share, so that a share without rows has a task
+# A block as a cluster engine moves it: the number of the exit, the share of its consumer, the first seq, the columns.
+BLOCK = pa.schema([("exit", pa.int32()), ("share", pa.int32()), ("seq", pa.int64()), ("rows", pa.binary())])
+# The columns of a block beside `seq` and the fields, which no field can be.
+WORDS, BITS = ":words", ":bits"
 # The order of an operator's rows at the end of the stream: those flushed to it come before those of its own flush.
-TAKEN, FLUSHED = b"\x00", b"\x01"
+TAKEN, FLUSHED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -105,49 +115,53 @@ class Prepared:
         """The input of an operator with state, or of the sink."""
         return Intake(self.program, consumer)
 
-    def arriving(self, stage: Stage | None) -> pa.Schema:
-        """The columns with the fields of the rows for a stage, or for the sink (None), as Spark carries them."""
-        consumer = stage.operator if stage else self.program.app.operators[-1]
-        assert consumer is not None, "no rows arrive at the events"
-        own = wire_schema(self.intake(consumer).columns)
-        return pa.schema([pa.field(field_column(field.name), field.type) for field in own])
-
-    def columns(self, stage: Stage) -> pa.Schema:
-        """The columns of the rows that leave a stage, as Spark carries them. Those of each exit have its number."""
-        columns = LEADING
-        for number, exit_ in enumerate(stage.exits):
-            for column in wire_schema(self.intake(exit_.consumer).columns):
-                columns = columns.append(pa.field(exit_column(number, column.name), column.type))
-        return columns
-
-
-def exit_column(exit_: int, name: str) -> str:
-    """The column of a stage's rows with a field of those that go to one consumer."""
-    return f"{exit_}:{name}"
-
 
 @dataclass
 class Rows:
     """Rows of a stage: `seq` and fields, with the ranks of the rows."""
 
     table: pa.Table
-    ranks: pa.Array
+    ranks: Ranks
 
     def through(self, number: int) -> Rows:
         """The same rows, as those of input `number`."""
-        return Rows(self.table, _join(pa.scalar(bytes([number])), self.ranks))
+        return Rows(self.table, Ranks.number(number, 8, len(self.ranks)).then(self.ranks))
+
+    def take(self, positions: np.ndarray) -> Rows:
+        """The rows at these positions."""
+        return Rows(self.table.take(to_arrow(positions)), self.ranks.take(positions))
+
+    def slice(self, begin: int, end: int) -> Rows:
+        """The rows from `begin` to `end`."""
+        return Rows(self.table.slice(begin, end - begin), self.ranks.take(slice(begin, end)))
+
+    def sorted(self) -> Rows:
+        """The rows in the order of (seq, rank)."""
+        order = self.ranks.sort(to_numpy(self.table.column("seq")))
+        return self if order is None else Rows(self.table.combine_chunks(), self.ranks).take(order)
 
     @classmethod
     def of(cls, parts: list[Rows]) -> Rows:
         """Rows together. A step or consumer that has one input gets them in order."""
         if len(parts) == 1:
             return parts[0]
-        ranks = pa.chunked_array([part.ranks for part in parts]).combine_chunks()
-        return cls(pa.concat_tables([part.table for part in parts]), ranks)
+        return cls(pa.concat_tables([part.table for part in parts]), Ranks.concat([part.ranks for part in parts]))
 
+    def block(self) -> pa.Buffer:
+        """The columns of a block."""
+        table = self.table
+        for name, column in zip((WORDS, BITS), self.ranks.columns(), strict=True):
+            table = table.append_column(name, column)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue()
 
-def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, pa.scalar(b""))
+    @classmethod
+    def of_block(cls, data: bytes) -> Rows:
+        """Inverse of `block`."""
+        table = pa.ipc.open_stream(data).read_all()
+        return cls(table.drop_columns([WORDS, BITS]), Ranks.of_columns(table.column(WORDS), table.column(BITS)))
 
 
 @dataclass
@@ -217,14 +231,7 @@ class StageTask:
             for exit_ in self._stage.exits
         ]
         self._intakes = [self._prepared.intake(exit_.consumer) for exit_ in self._stage.exits]
-        self._columns = self._prepared.columns(self._stage)
         self.figures = Figures()
-
-    @cached_property
-    def columns(self) -> pa.Schema:
-        """The columns of the stage's own rows, behind `seq`."""
-        program, operator = self._prepared.program, self._stage.operator
-        return program.bound.event.arrow() if operator is None else Intake(program, operator).columns
 
     def _resume(self, path: Path) -> None:
         """Take the state of the stage's operator from a checkpoint."""
@@ -243,10 +250,10 @@ class StageTask:
             yield from self._run_steps({-1: rows}, 0)
             return
         outputs = self._steps[0].process(rows.table)
-        ranks = _join(rows.ranks.take(to_arrow(outputs.positions)), outputs.order)
+        ranks = rows.ranks.take(outputs.positions).then(outputs.order)
         is_end = to_numpy(outputs.rows.column("seq")) == self._pass.end
         if is_end.any():
-            ranks = _join(pc.if_else(to_arrow(is_end), pa.scalar(TAKEN), pa.scalar(b"")), ranks)
+            ranks = Ranks(Ranks.number(TAKEN, 1, len(ranks)).words, is_end.astype(np.int64)).then(ranks)
         yield from self._run_steps({0: Rows(outputs.rows, ranks)}, 1)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -267,12 +274,14 @@ class StageTask:
             self.figures.engine += metrics["seconds"]
         self.figures.write(self._pass, self._stage.name, self._share)
 
-    def _flushed(self, outputs: Outputs, state: pa.Table | None) -> pa.Array:
+    def _flushed(self, outputs: Outputs, state: pa.Table | None) -> Ranks:
         """The ranks of flushed rows: by key, then in the order of the flush."""
         assert self._stage.operator is not None  # only the stage of an operator flushes
         columns = [] if state is None else [state.column(name) for name in self._stage.operator.key_columns]
-        keys = [sortable(column).take(to_arrow(outputs.positions)) for column in columns]
-        return _join(pa.scalar(FLUSHED), *keys, outputs.order)
+        ranks = Ranks.number(FLUSHED, 1, len(outputs.positions))
+        for column in columns:
+            ranks = ranks.then(sortable(column).take(outputs.positions))
+        return ranks.then(outputs.order)
 
     def _write_state(self, name: str, state: pa.Table) -> None:
         folder = Path(self._pass.folder, "state", name)
@@ -287,50 +296,67 @@ class StageTask:
             step = self._stage.steps[number]
             if inputs := self._inputs(step, rows):
                 outputs = self._steps[number].process(inputs.table)
-                ranks = _join(inputs.ranks.take(to_arrow(outputs.positions)), outputs.order)
+                ranks = inputs.ranks.take(outputs.positions).then(outputs.order)
                 rows[number] = Rows(outputs.rows, ranks)
         for number, exit_ in enumerate(self._stage.exits):
+            streams = exit_.consumer.window.streams if exit_.consumer.window else None
+            parts = []
             for source, input_ in exit_.inputs:
                 if source in rows and rows[source].table.num_rows:
-                    leaving = rows[source].through(input_) if exit_.joins else rows[source]
-                    yield from self._leave(number, exit_, input_, leaving)
+                    part = rows[source].through(input_) if exit_.joins else rows[source]
+                    table = self._intakes[number].table(part.table, streams[input_] if streams else 0)
+                    parts.append(Rows(table, part.ranks))
+            if parts:
+                yield from self._leave(number, Rows.of(parts).sorted())
 
     def _inputs(self, step: Step, rows: dict[int, Rows]) -> Rows | None:
         parts = [rows[source].through(number) if step.joins else rows[source] for source, number in step.inputs
                  if source in rows and rows[source].table.num_rows]  # fmt: skip
         return Rows.of(parts) if parts else None
 
-    def _leave(self, number: int, exit_: Exit, input_: int, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Rows for one consumer, by one of its inputs, as Spark carries them."""
-        window = exit_.consumer.window
-        table = self._intakes[number].table(rows.table, window.streams[input_] if window else 0)
-        ranks, shares = rows.ranks, np.zeros(table.num_rows, np.int32)
+    def _leave(self, number: int, leaving: Rows) -> Iterator[pa.RecordBatch]:
+        """Blocks for the consumer of an exit, of rows in the order of (seq, rank)."""
+        positions, shares = self._deal(number, leaving.table)
+        if positions is not None:
+            leaving = leaving.take(positions)
+        self.figures.rows_out += len(shares)
+        cuts = [0, *(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
+        for begin, end in itertools.pairwise(cuts):
+            for at in range(begin, end, ROWS):
+                part = leaving.slice(at, min(at + ROWS, end))
+                first = part.table.column("seq")[0].as_py()
+                data = part.block()
+                ends = pa.py_buffer(np.array([0, data.size], np.int32))
+                columns = [
+                    pa.array([number], pa.int32()),
+                    pa.array([int(shares[at])], pa.int32()),
+                    pa.array([first], pa.int64()),
+                    pa.Array.from_buffers(pa.binary(), 1, [None, ends, data]),
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=BLOCK)
+
+    def _deal(self, number: int, table: pa.Table) -> tuple[np.ndarray | None, np.ndarray]:
+        """Deal rows for an exit to shares: the positions of rows (None: all in order) by ascending share, and these."""
         if dealer := self._dealers[number]:
             positions, shares = dealer.deal(table)
-            table, ranks = table.take(to_arrow(positions)), ranks.take(to_arrow(positions))
-        n = table.num_rows
-        self.figures.rows_out += n
-        columns = {
-            "exit": to_arrow(np.full(n, number, np.int32)),
-            "share": to_arrow(shares.astype(np.int32)),
-            "seq": table.column("seq"),
-            "rank": ranks,
-        }
-        own = {exit_column(number, name): table.column(name) for name in table.column_names if name != "seq"}
-        for column in self._columns:
-            if column.name not in columns:
-                columns[column.name] = own.get(column.name, pa.nulls(n, column.type))
-        yield from to_wire(pa.table(columns), self._columns)
+            if (np.diff(positions.astype(np.int64)) < 0).any():  # an operator with windows
+                order = np.argsort(positions, kind="stable")
+                positions, shares = positions[order], shares[order]
+            order = np.argsort(shares.astype(np.uint16), kind="stable")
+            return positions[order], shares[order]
+        if self._stage.exits[number].consumer.kind != "sink":
+            return None, np.zeros(table.num_rows, np.int64)
+        first, events = self._pass.first, max(self._pass.events - self._pass.first, 1)
+        shares = (to_numpy(table.column("seq")) - first) * self._pass.shares // events
+        return None, np.minimum(shares, self._pass.shares - 1)
 
 
-def sortable(keys: pa.ChunkedArray) -> pa.Array:
-    """Keys as byte strings in the same order. No string begins another one."""
+def sortable(keys: pa.ChunkedArray) -> Ranks:
+    """Keys as ranks in the same order. None is the beginning of another one."""
     if pa.types.is_binary(keys.type):
-        texts = keys.to_pylist()
-        return from_bytes([text.replace(b"\x00", b"\x00\xff") + b"\x00\x00" for text in texts])
-    words = (to_numpy(keys).astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)).astype(">u8")
-    ends = np.arange(len(words) + 1, dtype=np.int32) * 8
-    return pa.Array.from_buffers(pa.binary(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(words.tobytes())])
+        return Ranks.of_texts([text.replace(b"\x00", b"\x00\xff") + b"\x00\x00" for text in keys.to_pylist()])
+    words = to_numpy(keys).astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
+    return Ranks.number(words, 64, len(words))
 
 
 # --- functions that Spark calls ------------------------------------------------------------------------------------
@@ -366,48 +392,34 @@ def _read_range(pass_: SparkPass, number: int) -> Iterator[pa.RecordBatch]:
         table = table.slice(0, left).cast(opened.schema)
         left -= table.num_rows
         task.figures.read = add(task.figures.read, (table.num_rows, opened.hashes(table)))
-        ranks = from_bytes([b""] * table.num_rows)
-        yield from task.take(Rows(table, ranks))
+        yield from task.take(Rows(table, Ranks.empty(table.num_rows)))
         if not left:
             break
     yield from task.finish()
 
 
 def run_stage(pass_: SparkPass, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A stage with an operator, on rows in the order of (seq, rank), share by share.
+    """A stage with an operator, on blocks by ascending (share, seq).
 
-    The first row of a share has seq BEGIN.
+    The first block of a share has seq BEGIN.
     """
-    name, task, share = pass_.prepared.stages[number].name, None, -1
+    name, share = pass_.prepared.stages[number].name, -1
     with _noting_failure(pass_, name, lambda: share):
-        for part_share, rows in _by_share(batches):
-            if part_share != share:
-                if task:
-                    yield from task.finish()
-                task, share = StageTask(pass_, number, part_share), part_share
-            assert task
-            if rows.num_rows:
-                ranks = rows.column("rank").combine_chunks()
-                yield from task.take(Rows(from_wire(rows, task.columns), ranks))
-        if task:
+        for share, blocks in _by_share(batches):
+            task = StageTask(pass_, number, share)
+            for rows in merged(blocks):
+                yield from task.take(rows)
             yield from task.finish()
 
 
 def run_sink(pass_: SparkPass, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The sink, on rows as for `run_stage`: number the outputs of each event, digest them, and write them."""
-    schema = pass_.prepared.program.bound.output.arrow(("seq", "sub"))
-    share = -1
+    """The sink, on blocks as for `run_stage`: number the outputs of each event, digest them, and write them."""
+    schema, share = pass_.prepared.program.bound.output.arrow(("seq", "sub")), -1
     with _noting_failure(pass_, "sink", lambda: share):
-        sink: _Sink | None = None
-        for part_share, rows in _by_share(batches):
-            if part_share != share:
-                if sink:
-                    sink.close()
-                sink, share = _Sink(pass_, part_share, schema), part_share
-            assert sink
-            if rows.num_rows:
-                sink.take(from_wire(rows, pa.schema(list(schema)[2:])))
-        if sink:
+        for share, blocks in _by_share(batches):
+            sink = _Sink(pass_, share, schema)
+            for rows in merged(blocks):
+                sink.take(rows.table)
             sink.close()
     yield from ()
 
@@ -453,17 +465,35 @@ class _Sink:
         self._figures.write(self._pass, "sink", self._share)
 
 
-def _by_share(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows, cut where another share begins, without the rows that begin a share."""
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        shares = to_numpy(batch.column("share"))
-        cuts = [0, *(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
-        for begin, end in itertools.pairwise(cuts):
-            part = batch.slice(begin, end - begin)
-            first = int(np.searchsorted(to_numpy(part.column("seq")), 0))  # they come first
-            yield int(shares[begin]), pa.Table.from_batches([part.slice(first)])
+def _by_share(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[tuple[int, bytes]]]]:
+    """The shares, each with the first seqs of its blocks and their columns."""
+
+    def blocks() -> Iterator[tuple[int, int, bytes]]:
+        for batch in batches:
+            for row in range(batch.num_rows):
+                yield tuple(batch.column(name)[row].as_py() for name in ("share", "seq", "rows"))
+
+    for share, own in itertools.groupby(blocks(), key=itemgetter(0)):
+        yield share, ((seq, data) for _, seq, data in own if seq != BEGIN)
+
+
+def merged(blocks: Iterable[tuple[int, bytes]]) -> Iterator[Rows]:
+    """The rows of blocks in the order of (seq, rank). The blocks come in the order of their first seqs.
+
+    Rows wait until no later block can have an earlier row. So those in memory are a block of each producer, or all rows
+    of one event.
+    """
+    waiting: list[Rows] = []
+    for seq, data in blocks:
+        if sum(map(len, (rows.ranks for rows in waiting))) >= ROWS:
+            rows = Rows.of(waiting).sorted()
+            ready = int(np.searchsorted(to_numpy(rows.table.column("seq")), seq))
+            if ready:
+                yield rows.slice(0, ready)
+            waiting = [rows.slice(ready, len(rows.ranks))] if ready < len(rows.ranks) else []
+        waiting.append(Rows.of_block(data))
+    if waiting:
+        yield Rows.of(waiting).sorted()
 
 
 def state_parts(pass_: SparkPass, operator: str) -> Parts:

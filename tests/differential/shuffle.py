@@ -9,55 +9,40 @@ from pathlib import Path
 import pyarrow as pa
 
 from streaming_core.cluster import task
-from streaming_core.cluster.stages import Stage
-from streaming_core.cluster.task import BEGIN, LEADING, SparkPass, exit_column
-from streaming_core.cluster.wire import field_column
+from streaming_core.cluster.task import BEGIN, BLOCK, SparkPass
 from streaming_core.data.parts import Parts
 
-BATCH = 97  # rows, so that shares and events are cut anywhere
+BATCH = 3  # blocks
 
 
 def run(pass_: SparkPass) -> None:
     """Run all stages and the sink."""
     prepared = pass_.prepared
-    arrived: dict[int, list[dict]] = {}  # by consumer, its rows
+    arrived: dict[int, list[dict]] = {}  # by consumer, its blocks
     for number, stage in enumerate(prepared.stages):
         operator = stage.operator
         if operator is None:
             ranges = pa.RecordBatch.from_pydict({"id": list(range(pass_.shares))})
             leaving = task.read_events(pass_, [ranges])
         else:
-            rows = arrived.pop(id(operator), [])
-            leaving = task.run_stage(pass_, number, shuffled(pass_, stage, rows))
+            blocks = arrived.pop(id(operator), [])
+            leaving = task.run_stage(pass_, number, shuffled(stage.shares(pass_.shares), blocks))
         for batch in leaving:
-            assert batch.schema == prepared.columns(stage)
-            for row in batch.to_pylist():
-                exit_ = stage.exits[row["exit"]]
-                names = [name for name in batch.schema.names if name.startswith(exit_column(row["exit"], ""))]
-                plain = {field_column(name.partition(":")[2]): row[name] for name in names}
-                arrived.setdefault(id(exit_.consumer), []).append({name: row[name] for name in LEADING.names} | plain)
+            assert batch.schema == BLOCK
+            for block in batch.to_pylist():
+                arrived.setdefault(id(stage.exits[block.pop("exit")].consumer), []).append(block)
     sink = prepared.program.app.operators[-1]
-    for _ in task.run_sink(pass_, shuffled(pass_, None, arrived.pop(id(sink), []))):
+    for _ in task.run_sink(pass_, shuffled(pass_.shares, arrived.pop(id(sink), []))):
         raise AssertionError("the sink has no consumers")
     assert not arrived
 
 
-def shuffled(pass_: SparkPass, stage: Stage | None, rows: list[dict]) -> Iterator[pa.RecordBatch]:
-    """The rows in the order of (share, seq, rank), with one that begins each share."""
-    for row in rows:
-        if stage is None:
-            at = (row["seq"] - pass_.first) * pass_.shares // max(pass_.events - pass_.first, 1)
-            row["share"] = min(at, pass_.shares - 1)
-        elif stage.operator.kind == "stateful":
-            row["share"] = 0
-    begins = [
-        {"share": share, "seq": BEGIN, "rank": b""}
-        for share in range(stage.shares(pass_.shares) if stage else pass_.shares)
-    ]
-    rows = sorted([*begins, *rows], key=lambda row: (row["share"], row["seq"], row["rank"]))
-    schema = pa.schema([*list(LEADING)[1:], *pass_.prepared.arriving(stage)])
-    for begin in range(0, len(rows), BATCH):
-        yield pa.RecordBatch.from_pylist(rows[begin : begin + BATCH], schema)
+def shuffled(shares: int, blocks: list[dict]) -> Iterator[pa.RecordBatch]:
+    """The blocks by ascending (share, seq), with one that begins each share."""
+    begins = [{"share": share, "seq": BEGIN, "rows": b""} for share in range(shares)]
+    blocks = sorted([*begins, *blocks], key=lambda block: (block["share"], block["seq"]))
+    for begin in range(0, len(blocks), BATCH):
+        yield pa.RecordBatch.from_pylist(blocks[begin : begin + BATCH], pa.schema(list(BLOCK)[1:]))
 
 
 def outputs(pass_: SparkPass) -> pa.Table:

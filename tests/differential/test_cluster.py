@@ -5,10 +5,13 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from streaming_core.apps import registry
+from streaming_core.cluster import task
+from streaming_core.cluster.ranks import Ranks
 from streaming_core.cluster.stages import stages
 from streaming_core.cluster.task import Figures, sortable
 from streaming_core.data import rows as row_format
@@ -24,6 +27,13 @@ from tests.differential.clustered import Drawn, DrawnPass, shared_outputs, share
 from tests.support.draws import seeds
 
 BLOCK = 61  # events
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Cut shares and events anywhere."""
+    monkeypatch.setattr(task, "EVENTS", 97)
+    monkeypatch.setattr(task, "ROWS", 23)
 
 
 def figures(drawn: Drawn) -> list[Figures]:
@@ -126,10 +136,35 @@ def test_stages_split_an_application_at_stateful_operators():
     assert [(stage.name, len(stage.steps), len(stage.exits)) for stage in wc] == [("events", 1, 1), ("count", 1, 1)]
 
 
-def test_byte_string_keys_keep_their_order_and_are_no_prefixes():
+def test_keys_as_ranks_keep_their_order_and_are_no_prefixes():
     texts = [b"", b"\x00", b"\x00\x00", b"\x00a", b"a", b"a\x00", b"a\x00b", b"ab", b"b", b"\xff", b"\xff\xff"]
     numbers = [-(1 << 63), -300, -1, 0, 1, 255, 256, (1 << 63) - 1]
     for keys in (texts, numbers):
-        encoded = sortable(pa.chunked_array([pa.array(keys)])).to_pylist()
-        assert encoded == sorted(encoded)
-        assert not any(other.startswith(one) for one in encoded for other in encoded if one != other)
+        paths = bits_of(sortable(pa.chunked_array([pa.array(keys)])))
+        assert paths == sorted(paths)
+        assert not any(other.startswith(one) for one in paths for other in paths if one != other)
+
+
+def bits_of(ranks: Ranks) -> list[str]:
+    """Each rank as its digits."""
+    return [
+        "".join(f"{word:064b}" for word in words)[:bits]
+        for words, bits in zip(ranks.words.tolist(), ranks.bits.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("number", seeds(3, 60))
+def test_ranks_are_paths_that_sort_rows(number):
+    r = np.random.default_rng([7, number])
+    n, paths, ranks = 50, [""] * 50, Ranks.empty(50)
+    for _ in range(r.integers(1, 6)):
+        bits = int(r.choice([1, 3, 8, 64]))
+        numbers = r.integers(0, 2**63, n, dtype=np.uint64) >> np.uint64(64 - bits)
+        ranks = ranks.then(Ranks.number(numbers, bits, n))
+        paths = [path + f"{part:0{bits}b}" for path, part in zip(paths, numbers.tolist(), strict=True)]
+    assert bits_of(ranks) == paths
+    assert bits_of(Ranks.of_columns(*map(pa.chunked_array, zip(ranks.columns())))) == paths
+    seqs = r.integers(-2, 2, n) * int(r.choice([1, 1 << 40]))
+    order = ranks.sort(seqs)
+    rows = list(zip(seqs.tolist(), paths, strict=True))
+    assert [rows[at] for at in (range(n) if order is None else order)] == sorted(rows)
