@@ -193,7 +193,7 @@ class Running:
         data, _, count = self._engine.take_outputs()
         rows = np.frombuffer(data, dtype=self._output.dtype(header=True), count=count)
         table = row_format.decode(rows, text, self._output, np.zeros(count, np.uint32)).remove_column(1)
-        positions, order = _parts(np.frombuffer(self._engine.take_ranks(), ">u8").astype(np.uint64).reshape(count, 2))
+        positions, order = _parts(np.frombuffer(self._engine.take_ranks(), ">u8").reshape(count, 2))
         return Outputs(table, positions, order)
 
     def _state(self) -> pa.Table | None:
@@ -227,7 +227,7 @@ class Dealing:
 
 def _parts(ranks: np.ndarray) -> tuple[np.ndarray, Ranks]:
     """The positions and the order that ranks of executor share consist of; uint64 of shape (rows, 2)."""
-    high, low = ranks.T
+    high, low = (column.astype(np.uint64) for column in ranks.T)
     bits = (low & COUNT).astype(np.int64) - POSITION
-    words = np.stack([high << HALF | low >> HALF, (low & ~COUNT) << HALF], axis=1)
-    return (high >> HALF).astype(np.int64), Ranks(words[:, : 1 if bits.max(initial=0) <= WORD else 2], bits)
+    words = [high << HALF | low >> HALF, *([(low & ~COUNT) << HALF] if bits.max(initial=0) > WORD else [])]
+    return (high >> HALF).astype(np.int64), Ranks(np.stack(words, axis=1), bits)

@@ -152,16 +152,22 @@ class Rows:
         table = self.table
         for name, column in zip((WORDS, BITS), self.ranks.columns(), strict=True):
             table = table.append_column(name, column)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return sink.getvalue()
+        size = pa.MockOutputStream()
+        _write(size, table)
+        data = pa.allocate_buffer(size.size())
+        _write(pa.FixedSizeBufferWriter(data), table)
+        return data
 
     @classmethod
     def of_block(cls, data: bytes) -> Rows:
         """Inverse of `block`."""
         table = pa.ipc.open_stream(data).read_all()
         return cls(table.drop_columns([WORDS, BITS]), Ranks.of_columns(table.column(WORDS), table.column(BITS)))
+
+
+def _write(target: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_stream(target, table.schema) as writer:
+        writer.write_table(table)
 
 
 @dataclass
@@ -227,7 +233,7 @@ class StageTask:
         if pass_.checkpoint and self._stage.operator is not None:
             self._resume(Path(pass_.checkpoint))
         self._dealers = [
-            Dealing(program, exit_.consumer, pass_.shares) if has_keys(exit_.consumer) else None
+            Dealing(program, exit_.consumer, pass_.shares) if has_keys(exit_.consumer) and pass_.shares > 1 else None
             for exit_ in self._stage.exits
         ]
         self._intakes = [self._prepared.intake(exit_.consumer) for exit_ in self._stage.exits]

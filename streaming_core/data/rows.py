@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -136,13 +137,28 @@ def typed(columns: dict[str, pa.Array], schema: pa.Schema) -> list[pa.Array]:
 
 def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Array:
     """The slices `text[offset:offset+length]` as a binary array."""
-    lengths = lengths.astype(np.int64)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    positions = np.arange(ends[-1]) + np.repeat(offsets.astype(np.int64) - ends[:-1], lengths)
-    data = text[positions]
-    return pa.Array.from_buffers(
-        pa.binary(), len(lengths), [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
-    )
+    ends, data = _copy()(np.ascontiguousarray(offsets), np.ascontiguousarray(lengths), text)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+@cache
+def _copy() -> Callable:
+    """Return the loop that copies slices of a text, one behind the other; compiled at the first call."""
+    from numba import njit
+
+    @njit(cache=True)
+    def copy(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ends = np.zeros(lengths.size + 1, np.int32)
+        for row in range(lengths.size):
+            ends[row + 1] = ends[row] + np.int64(lengths[row])
+        data = np.empty(ends[-1], np.uint8)
+        for row in range(lengths.size):
+            at = np.int64(offsets[row]) - ends[row]
+            for to in range(ends[row], ends[row + 1]):
+                data[to] = text[at + to]
+        return ends, data
+
+    return copy
 
 
 def _column(values: np.ndarray, slot: Slot) -> pa.Array:
