@@ -53,22 +53,25 @@ class Ranks:
         return cls(words, lengths * 8)
 
     @classmethod
-    def of_columns(cls, words: pa.ChunkedArray, bits: pa.ChunkedArray) -> Ranks:
+    def of_columns(cls, words: pa.Array, bits: pa.Array) -> Ranks:
         """Inverse of `columns`."""
-        width = words.type.byte_width // 8
-        parts = [
-            np.frombuffer(chunk.buffers()[1], np.uint64, len(chunk) * width, chunk.offset * width * 8)
-            for chunk in words.chunks
-            if len(chunk)
-        ]
-        return cls(np.concatenate([np.empty(0, np.uint64), *parts]).reshape(-1, width), to_numpy(bits).astype(np.int64))
+        if pa.types.is_fixed_size_binary(words.type):
+            width = words.type.byte_width // 8
+            own = np.frombuffer(words.buffers()[1], np.uint64, len(words) * width).reshape(-1, width)
+        else:
+            narrow = to_numpy(words)
+            own = (narrow.astype(np.uint64) << np.uint64(WORD - 8 * narrow.itemsize))[:, None]
+        return cls(own, to_numpy(bits).astype(np.int64))
 
     def columns(self) -> tuple[pa.Array, pa.Array]:
-        """The words as a column of byte strings of one length, and the numbers of bits."""
-        words = _wide(self.words, max(self.words.shape[1], 1))
-        data = pa.py_buffer(np.ascontiguousarray(words))
-        column = pa.Array.from_buffers(pa.binary(8 * words.shape[1]), len(words), [None, data])
-        return column, to_arrow(self.bits.astype(np.int32))
+        """The words as a column of integers, or of byte strings if they are several; and the numbers of bits."""
+        longest, width = int(self.bits.max(initial=0)), self.words.shape[1]
+        if width > 1:
+            data = pa.py_buffer(np.ascontiguousarray(self.words))
+            return pa.Array.from_buffers(pa.binary(8 * width), len(self), [None, data]), to_arrow(self.bits)
+        kind = np.min_scalar_type((1 << longest) - 1)
+        words = (_wide(self.words, 1)[:, 0] >> np.uint64(WORD - 8 * kind.itemsize)).astype(kind)
+        return to_arrow(words), to_arrow(self.bits.astype(np.uint8))
 
     @classmethod
     def concat(cls, parts: list[Ranks]) -> Ranks:

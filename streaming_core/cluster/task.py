@@ -53,8 +53,8 @@ ROWS = 1 << 16  # that a task takes at a time, or a few more; no block has more
 BEGIN = -1  # the seq of the block without rows that begins a share, so that a share without rows has a task
 # A block as a cluster engine moves it: the number of the exit, the share of its consumer, the first seq, the columns.
 BLOCK = pa.schema([("exit", pa.int32()), ("share", pa.int32()), ("seq", pa.int64()), ("rows", pa.binary())])
-# The columns of a block beside `seq` and the fields, which no field can be.
-WORDS, BITS = ":words", ":bits"
+# The columns of a block beside the fields, which no field can be. SEQ counts from the first seq.
+SEQ, WORDS, BITS = ":seq", ":words", ":bits"
 # The order of an operator's rows at the end of the stream: those flushed to it come before those of its own flush.
 TAKEN, FLUSHED = 0, 1
 
@@ -148,9 +148,12 @@ class Rows:
         return cls(pa.concat_tables([part.table for part in parts]), Ranks.concat([part.ranks for part in parts]))
 
     def block(self) -> pa.Buffer:
-        """The columns of a block."""
-        table = self.table
-        for name, column in zip((WORDS, BITS), self.ranks.columns(), strict=True):
+        """The columns of a block; there are rows. Integers are as short as they may be, because Spark copies them."""
+        seqs = to_numpy(self.table.column("seq"))
+        seqs = seqs - seqs[0]
+        table = self.table.drop_columns("seq")
+        columns = (to_arrow(seqs.astype(np.min_scalar_type(seqs[-1]))), *self.ranks.columns())
+        for name, column in zip((SEQ, WORDS, BITS), columns, strict=True):
             table = table.append_column(name, column)
         size = pa.MockOutputStream()
         _write(size, table)
@@ -159,15 +162,18 @@ class Rows:
         return data
 
     @classmethod
-    def of_block(cls, data: bytes) -> Rows:
-        """Inverse of `block`."""
-        table = pa.ipc.open_stream(data).read_all()
-        return cls(table.drop_columns([WORDS, BITS]), Ranks.of_columns(table.column(WORDS), table.column(BITS)))
+    def of_block(cls, first: int, data: bytes) -> Rows:
+        """Inverse of `block`; `first` is the first seq."""
+        (batch,) = pa.ipc.open_stream(data)
+        seqs = to_numpy(batch.column(SEQ)).astype(np.int64) + first
+        fields = [name for name in batch.schema.names if name not in (SEQ, WORDS, BITS)]
+        columns = [to_arrow(seqs), *map(batch.column, fields)]
+        return cls(pa.table(columns, ["seq", *fields]), Ranks.of_columns(batch.column(WORDS), batch.column(BITS)))
 
 
 def _write(target: pa.NativeFile, table: pa.Table) -> None:
     with pa.ipc.new_stream(target, table.schema) as writer:
-        writer.write_table(table)
+        writer.write_batch(table.combine_chunks().to_batches()[0])
 
 
 @dataclass
@@ -497,7 +503,7 @@ def merged(blocks: Iterable[tuple[int, bytes]]) -> Iterator[Rows]:
             if ready:
                 yield rows.slice(0, ready)
             waiting = [rows.slice(ready, len(rows.ranks))] if ready < len(rows.ranks) else []
-        waiting.append(Rows.of_block(data))
+        waiting.append(Rows.of_block(seq, data))
     if waiting:
         yield Rows.of(waiting).sorted()
 
