@@ -4,8 +4,8 @@ A stage begins with the events, or with an operator that has state. The stateles
 well, up to the next operators with state and the sink. These are the *consumers* of the stage. An operator that several
 stages reach runs in each of them, on the rows of that stage.
 
-Rows between stages have a `seq` and a `rank`. The rank is a byte string that orders the rows of an event on their way
-to one consumer. Each step appends to it. A step that joins several inputs puts the number of the input in front.
+Rows between stages have a `seq` and a *rank* (`ranks.py`). The rank orders the rows of an event on their way to one
+consumer. Each step appends to it. A step that joins several inputs puts the number of the input in front.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.language.operator import Operator
 
-MOST_INPUTS = 1 << 8  # the number of an input is a byte of a rank
+MOST_INPUTS = 1 << 8  # the number of an input takes eight bits of a rank
 
 
 @dataclass(frozen=True)
