@@ -172,6 +172,7 @@ class Rows:
 
 
 def _write(target: pa.NativeFile, table: pa.Table) -> None:
+    """Write one batch; `target` may only count its bytes."""
     with pa.ipc.new_stream(target, table.schema) as writer:
         writer.write_batch(table.combine_chunks().to_batches()[0])
 
@@ -319,7 +320,8 @@ class StageTask:
                     table = self._intakes[number].table(part.table, streams[input_] if streams else 0)
                     parts.append(Rows(table, part.ranks))
             if parts:
-                yield from self._leave(number, Rows.of(parts).sorted())
+                leaving = Rows.of(parts)
+                yield from self._leave(number, leaving.sorted() if exit_.joins else leaving)
 
     def _inputs(self, step: Step, rows: dict[int, Rows]) -> Rows | None:
         parts = [rows[source].through(number) if step.joins else rows[source] for source, number in step.inputs
