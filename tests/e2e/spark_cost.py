@@ -5,6 +5,7 @@
 It prints a Markdown table. The first pass of each cell starts Python workers and compiles Spark's plans, so the figures
 are those of the second pass. `Spark` is what its JVM takes: it shuffles blocks, sorts them, and hands them to Python.
 `start` is what the Python workers take outside of the stages. The loop takes the same events in this process.
+docs/benchmarks/spark.md has a result.
 """
 
 from __future__ import annotations
