@@ -27,7 +27,7 @@ for variable in ("MAKEFLAGS", "MAKELEVEL"):  # a make that a test starts is no p
 # each needs several processes, and takes a multiple of its time beside another one.
 TOGETHER = {
     "tests/e2e/": "pipelines",
-    **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
+    **dict.fromkeys(("tests/jobs/", "tests/expectations/"), "spark"),
     "tests/infra/cli/test_check.py": "spark",
     **dict.fromkeys(("tests/dags/", "tests/infra/airflow/", "tests/infra/gate/test_remote_pairs.py"), "airflow"),
     "tests/dbt/": "dbt",  # its tests share a history that takes a minute to build

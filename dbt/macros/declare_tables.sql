@@ -1,6 +1,6 @@
 {#
-  Declares the tables that dbt reads or changes over their folders: each raw table, and each mart that is built month by
-  month. Files are the only state, so each command of dbt makes the tables anew, whatever the server's catalog has: no
+  Declares the tables that dbt reads or changes over their folders: each raw table, the verdicts on
+  speed, and each mart that is built month by month. Files are the only state, so each command of dbt makes the tables anew, whatever the server's catalog has: no
   table in a new server, and tables with other columns, folders or lists of files in an old one.
 
   - The YAML states the columns. They are not inferred, so a table without files is empty instead of an error. Every raw
@@ -13,9 +13,10 @@
   {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}
     {# Who asks for freshness alone has dbt make no schema. #}
     {% do run_query('create schema if not exists ' ~ target.schema) %}
-    {% for source in graph.sources.values() if source.source_name == 'raw' %}
+    {% for source in graph.sources.values() if source.source_name in ('raw', 'speed') %}
       {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
-      {% do declare_table(relation, source.columns, env_var('LOCKSTEP_HOME') ~ '/warehouse/raw/' ~ source.name) %}
+      {% set folder = env_var('LOCKSTEP_HOME') ~ '/warehouse/' ~ source.source_name ~ '/' ~ source.name %}
+      {% do declare_table(relation, source.columns, folder) %}
     {% endfor %}
     {% if not flags.FULL_REFRESH and flags.WHICH != 'freshness' %}
       {# A model of another folder than marts begins anew with each server: its table does not outlive one. #}

@@ -41,7 +41,7 @@ from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
 
-PAIRS = 32  # of a cell; dbt/macros/gate.sql has the ranks for this number
+PAIRS = 32  # of a cell; jobs/gate.py has the ranks for this number
 SECONDS = 1.0  # that all passes of a pair take together
 MOST = 100  # passes of a process (RunSpec.repetitions)
 FEWEST = 3

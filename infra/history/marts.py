@@ -32,6 +32,7 @@ from infra import checkout
 from infra.history import months
 from infra.history.months import PROJECT, Months
 from infra.spark.server import Server, ServerLost
+from jobs import judge_speed
 from reports.history import History
 from reports.pages import Pages
 from reports.site import DBT, write
@@ -43,7 +44,7 @@ from streaming_core.regression.lock import hold, of_host, of_warehouse
 from streaming_core.regression.warehouse import RAW, check_versions
 
 # The folders of warehouse/ that `build` makes from raw/.
-DISPOSABLE = ("marts", "dbt")
+DISPOSABLE = ("marts", "dbt", "speed")
 
 
 def build(home: Home, run_id: str | None = None) -> str:
@@ -111,6 +112,8 @@ def freshness(home: Home) -> str:
 
 def _marts(home: Home, difference: Months) -> Any:
     """Build the months of the marts that changed; dbt's result."""
+    quarantine = History(home).quarantine.keys()
+    judge_speed.work(home, quarantine)
     before = set() if difference.is_whole else months.files(home, difference.changed)
     if difference.is_whole:
         months.remove(home)
@@ -125,6 +128,9 @@ def _marts(home: Home, difference: Months) -> Any:
         # A month that has no rows left replaces nothing: dbt leaves its old rows.
         months.forget(home)
         return _marts(home, months.changed(home))
+    elif History(home).quarantine.keys() != quarantine:
+        # Only dbt knows the runs in quarantine, and the verdicts on speed leave their nights out.
+        return _marts(home, difference)
     else:
         months.keep(home, difference.state)
     return result

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-ENOUGH = 15  # nights; the mart compares the last three with the others (macros/trend.sql)
+ENOUGH = 15  # nights; the mart compares the last three with the others (jobs/trend.py)
 
 
 @dataclass(frozen=True)

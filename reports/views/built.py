@@ -138,8 +138,8 @@ def _node(home: Home, result: Any) -> Node:
 
 
 def _label(unique_id: str) -> str:
-    """`cells` for `model.lockstep.cells`: a name of dbt without its kind and package."""
-    return unique_id.split(".", 2)[2]
+    """`cells` for `model.lockstep.cells.v1`: a name of dbt without its kind and package. Later versions stay."""
+    return unique_id.split(".", 2)[2].removesuffix(".v1")
 
 
 def _rows(home: Home, mart: str) -> int | None:

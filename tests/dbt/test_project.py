@@ -1,6 +1,7 @@
 """Static checks of the dbt project's files."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,11 +39,8 @@ def test_sources_declare_the_columns_of_the_raw_files():
 
 def _described() -> dict[str, dict[str, str]]:
     """The description of each column, by source table or mart, as written in the file."""
-    columns = {}
-    for path in (PROJECT / "models" / "staging").glob("*.yml"):
-        for source in yaml.safe_load(path.read_text()).get("sources", []):
-            for table in source["tables"]:
-                columns[f"{source['name']}.{table['name']}"] = table["columns"]
+    (source,) = yaml.safe_load((PROJECT / "models" / "staging" / "raw.yml").read_text())["sources"]
+    columns = {f"raw.{table['name']}": table["columns"] for table in source["tables"]}
     columns |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
     return {name: {column["name"]: column.get("description", "") for column in columns[name]} for name in columns}
 
@@ -88,3 +86,31 @@ def test_every_staging_model_and_mart_tests_its_grain():
 def test_dbt_sends_no_usage_statistics():
     flags = yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["flags"]
     assert flags["send_anonymous_usage_stats"] is False
+
+
+def test_no_macro_replaces_one_of_dbt():
+    """dbt prefers a macro of the project to its own of the same name, and a user's update would then change nothing."""
+    packages = [Path(find_spec(name).origin).parent for name in ("dbt.include.global_project", "dbt.include.spark")]
+
+    def macros(folder: Path) -> set[str]:
+        texts = [path.read_text() for path in folder.rglob("*.sql")]
+        return {name for text in texts for name in re.findall(r"{%-?\s*(?:macro|test)\s+(\w+)", text)}
+
+    of_dbt = set().union(*map(macros, packages))
+    assert {"get_where_subquery", "spark__create_table_as"} <= of_dbt
+    ours = macros(PROJECT / "macros") | macros(PROJECT / "tests")
+    assert ours & of_dbt == set()
+    assert [name for name in ours if "__" in name] == [], "a prefix such as spark__ replaces a macro of an adapter"
+    assert "dispatch" not in yaml.safe_load((PROJECT / "dbt_project.yml").read_text())
+
+
+def test_marts_are_public_and_versioned_and_what_is_before_them_is_private():
+    project = yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["models"]["lockstep"]
+    assert {name: project[name]["+access"] for name in ("staging", "intermediate", "marts")} == {
+        "staging": "private",
+        "intermediate": "private",
+        "marts": "public",
+    }
+    for path in (PROJECT / "models" / "marts").glob("*.sql"):
+        entry = models()[path.stem]
+        assert entry["latest_version"] in [one["v"] for one in entry["versions"]], path.stem

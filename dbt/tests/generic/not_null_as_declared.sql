@@ -12,6 +12,6 @@
   {%- endif -%}
 {%- endif -%}
 select {{ columns | join(', ') or '*' }}
-from {{ model }}
+from {{ tested(model) }}
 where {{ columns | join(' is null or ') or 'true' }} is null
 {% endtest %}

@@ -16,12 +16,13 @@
 {%- endmacro %}
 
 {#
-  The rows that a test looks at. With the setting `where: changed months` (dbt_project.yml) these are the rows that the
-  build looks at. Raw results never change, so those of other months passed in an earlier build.
+  The rows of a relation that a test looks at. With `meta: {rows: changed months}` (dbt_project.yml) these are the rows that
+  the build looks at. Raw results never change, so those of other months passed in an earlier build.
 #}
-{% macro spark__get_where_subquery(relation) -%}
-{%- if config.get('where') == 'changed months' and not flags.FULL_REFRESH -%}
-  {%- do return('(select * from ' ~ relation ~ ' where ' ~ in_changed_months('run_id') ~ ')') -%}
+{% macro tested(relation) -%}
+{%- if (config.get('meta') or {}).get('rows') == 'changed months' and not flags.FULL_REFRESH -%}
+(select * from {{ relation }} where {{ in_changed_months('run_id') }})
+{%- else -%}
+{{ relation }}
 {%- endif -%}
-{%- do return(relation) -%}
 {%- endmacro %}

@@ -1,3 +1,0 @@
-select * except (schema_version)
-from {{ source('raw', 'pairs') }}
-left anti join {{ ref('quarantine') }} using (run_id)
