@@ -11,6 +11,8 @@ difference decides what the next build makes:
 | a month without runs, a mart without files, another project, no such file | all |
 
 The fingerprint of a file is its name, size and time of change, so nothing is read.
+
+dbt's own strategy `microbatch` would not replace this module (docs/explanation/history.md has the reasons).
 """
 
 from __future__ import annotations

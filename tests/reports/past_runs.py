@@ -74,6 +74,7 @@ def add(
     An application in `data` has 3 events.
     """
     throughput, latency = _night(home, run_id, number, red, request, matrix, host, kinds)
+    _append(home, "cells", warehouse.rows(home, "cells", run_id) or [])
     _append(home, "throughput", throughput)
     _append(home, "latency", latency)
     _append(home, "speed", [_speed(row) for row in throughput])
@@ -213,7 +214,7 @@ def _night(
             same = {
                 name: cell[name] for name in ("executor", "strategy", "order", "threads", "events", "host", "build")
             }
-            same |= {"run_id": run_id} | key
+            same |= {"run_id": run_id, "run_at": times.of_run(run_id)} | key
             rates = {f"{n}_events_per_s": speed * by for n, by in (("median", 1.02), ("min", 1.01), ("max", 1.03))}
             series = {"series": f"{spec.spec_digest}/{workload['address']}/{host}", "samples": 3}
             throughput.append(same | series | rates | {"cpu_ns": 73.0, "speedup": float(spec.threads**0.7)})
