@@ -13,7 +13,10 @@
   {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}
     {# Who asks for freshness alone has dbt make no schema. #}
     {% do run_query('create schema if not exists ' ~ target.schema) %}
-    {% for source in graph.sources.values() if source.source_name in ('raw', 'speed') %}
+    {# Each statement takes a while: a raw table that no model reads needs none. #}
+    {% set read = graph.nodes.values() | map(attribute='depends_on.nodes', default=[]) | sum(start=[]) %}
+    {% set ours = graph.sources.values() | selectattr('source_name', 'in', ['raw', 'speed']) %}
+    {% for source in ours if source.unique_id in read %}
       {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
       {% set folder = env_var('LOCKSTEP_HOME') ~ '/warehouse/' ~ source.source_name ~ '/' ~ source.name %}
       {% do declare_table(relation, source.columns, folder) %}
@@ -34,7 +37,9 @@
   {% for column in columns.values() %}
     {% do typed.append('`' ~ column.name ~ '` ' ~ column.data_type) %}
   {% endfor %}
-  {% do run_query('drop table if exists ' ~ relation) %}
+  {% if adapter.get_relation(none, relation.schema, relation.identifier) %}
+    {% do run_query('drop table ' ~ relation) %}
+  {% endif %}
   {% do run_query(
     'create table ' ~ relation ~ ' (' ~ typed | join(', ') ~ ') using parquet'
     ~ (' partitioned by (' ~ partition_by | join(', ') ~ ')' if partition_by else '')

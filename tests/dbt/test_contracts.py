@@ -38,8 +38,8 @@ def test_every_mart_has_an_enforced_contract_with_columns_that_are_never_null(bu
     marts = {n["name"]: n for n in manifest["nodes"].values() if n.get("path", "").startswith("marts/")}
     assert marts.keys() == {path.stem for path in (PROJECT / "models" / "marts").glob("*.sql")}
     assert [name for name, node in marts.items() if not node["config"]["contract"]["enforced"]] == []
-    tested = {n["attached_node"] for n in manifest["nodes"].values() if n["name"].startswith("no_column_of_")}
-    assert tested == {f"model.lockstep.{name}" for name in marts}
+    tests = [n for n in manifest["nodes"].values() if n.get("test_metadata", {}).get("name") == "one_row_per"]
+    assert {f"model.lockstep.{name}.v1" for name in marts} <= {n["attached_node"] for n in tests}
     for name, node in marts.items():
         never = {c for c, one in node["columns"].items() if {"not_null"} <= {k["type"] for k in one["constraints"]}}
         assert "run_id" in never, name
@@ -71,7 +71,7 @@ def test_mart_refuses_a_null_and_a_wrong_type(tmp_path):
         name: {node: (status, why) for node, status, why in rows}
         for name, rows in json.loads(results.read_text()).items()
     }
-    check = "no_column_of_runs_is_null_that_its_contract_declares_not_null"
+    check = "every_run_has_one_row"
     assert outcome["null"]["runs"][0] == "success", "Parquet takes a NULL"
     assert (outcome["null"][check][0], outcome["type"]["runs"][0]) == ("fail", "error")
     assert "contract" in outcome["type"]["runs"][1]
