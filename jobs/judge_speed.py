@@ -1,9 +1,8 @@
 """Judges the speed of every cell of every run, before dbt builds the marts that show it.
 
 In:  warehouse/raw/cells, samples and pairs, less the runs in quarantine.
-Out: warehouse/speed/trends (one row per run and equal cell that was measured against the compiled loop, or was too
-     short for that) and warehouse/speed/gates (one row per run and cell that the speed gate was to measure). The marts
-     `speed` and `gate` describe the columns.
+Out: warehouse/speed/trends (one row per run and equal cell that has a speed) and warehouse/speed/gates (one row per run
+     and cell of the speed gate). The marts `speed` and `gate` describe the columns.
 
 A verdict depends on all nights before it, so the job writes both tables anew. A thousand nights of a hundred cells take
 some seconds. The rules are in `trend.py` and `gate.py`.
@@ -140,13 +139,13 @@ def _verdict(
 def trend_rows(cells: pd.DataFrame, samples: pd.DataFrame, gates: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Rows of the table `trends`, from those of the raw tables `cells` and `samples`, and of `gates`."""
     speeds = _speeds(cells, samples)
-    said = {(row["run_id"], row["cell"]): row for row in gates}
+    of_gate = {(row["run_id"], row["cell"]): row for row in gates}
     bridges: dict[tuple[str, str], Bridge] = {}
     nights: dict[str, list[Night]] = defaultdict(list)
     columns = ("run_id", "cell", "series", "epoch", "build", "to_loop", "unfit")
     for run_id, cell, series, epoch, build, to_loop, unfit in zip(*(speeds[name] for name in columns), strict=True):
         # A night knows what the gate said last of its epoch: the run that the gate measured may itself be unfit.
-        if row := said.get((run_id, cell)):
+        if row := of_gate.get((run_id, cell)):
             size = None if row["change"] is None else Size(row["change"], row["change_low"], row["change_high"])
             bridges[series, epoch] = Bridge(run_id, row["baseline"], row["verdict"], size, row["smallest"])
         if not unfit:
@@ -196,8 +195,8 @@ def _speeds(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     request = speeds["params"].map(lambda text: None if pd.isna(text) else hashlib.sha256(text.encode()).hexdigest())
     seed = speeds["seed"].astype("Int64").astype("string").fillna(speeds["workload_address"])
     series = _joined([speeds["spec_digest"], request, speeds["events"].astype("Int64"), seed, speeds["host"]])
-    # What the ratios of a series have to have in common to be comparable: the source is part of the workload's address,
-    # and the loop of the yardstick.
+    # Ratios of a series are comparable if they have this in common. The source is part of the workload's address, and
+    # the loop of the yardstick.
     epoch = _joined([speeds["workload_address"], speeds["yardstick"]])
     # Where others have the cores, a repetition also ends too early: that is not for want of events. The loop has one
     # thread. What slows it down slows a cell on one thread as much, so their ratio stays.

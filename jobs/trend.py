@@ -1,7 +1,7 @@
 """The rule of the trend for one series, night by night (docs/explanation/speed-verdicts.md).
 
 Ratios of one epoch are comparable. Another epoch begins when the source, the workload or the loop changes. It begins
-without a level. The gate bridges it if it compared a build of this epoch with a build of the epoch before: then the
+without a level. The gate bridges it if it compared a build of this epoch with a build of the epoch before. Then the
 noise and the last change go on. Without a bridge there is no verdict until the epoch has a noise of its own.
 
 A night costs microseconds: it sorts at most 63 numbers.
@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-# Nights: that a decision looks at; that a baseline has at most; from which noise is estimated; after which a new level
-# is judged again; before a decision in which a change may have begun.
-NEW, MOST, ENOUGH, AGAIN, BACK = 3, 60, 12, 5, 7
-# The least noise and the least change that are believed, in logarithms; from which noise on there is no verdict.
-LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
+NEW = 3  # nights that a decision looks at
+MOST = 60  # nights that a baseline has at most
+ENOUGH = 12  # nights from which noise is estimated
+AGAIN = 5  # nights after which a new level is judged again
+BACK = 7  # nights before a decision in which a change may have begun
+LEAST_NOISE = 0.002  # the least noise that is believed, as a logarithm
+LEAST_CHANGE = 0.02  # the least change that is believed, as a logarithm
+USELESS = 0.25  # from this smallest slowdown on there is no verdict
 BRIDGES = ("slower", "faster", "unchanged")  # the verdicts of the gate that carry a series over an edit
 
 
@@ -85,7 +88,7 @@ class _Epoch:
         kept: The nights since the last change, at most 63. `nights` counts all of them.
         noise: The standard deviation of a night, estimated from so many nights (`estimated`).
         before: The level before the last change, of so many nights (`before_nights`).
-        since: The first night of that change; `found` is the run that detected it.
+        since: The first night of that change; `detected_in` is the run that detected it.
         size: The size of that change as measured by the gate or in an earlier epoch. None: the levels give it.
         last: The size of that change as last judged.
         bridge: What the gate said when it bridged the epoch.
@@ -100,7 +103,7 @@ class _Epoch:
     before: float | None = None
     before_nights: int = 0
     since: Night | None = None
-    found: str | None = None
+    detected_in: str | None = None
     size: Size | None = None
     last: Size | None = None
     bridge: Bridge | None = None
@@ -130,9 +133,9 @@ def _cross(epoch: _Epoch, night: Night) -> None:
     epoch.past, epoch.bridge = None, bridge
     epoch.noise, epoch.estimated = past.noise, past.estimated
     if bridge.verdict == "unchanged":
-        epoch.since, epoch.found, epoch.size = past.since, past.found, past.last
+        epoch.since, epoch.detected_in, epoch.size = past.since, past.detected_in, past.last
     else:
-        epoch.since, epoch.found, epoch.size = epoch.first, bridge.run_id, bridge.size
+        epoch.since, epoch.detected_in, epoch.size = epoch.first, bridge.run_id, bridge.size
 
 
 def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
@@ -152,7 +155,7 @@ def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
         cut = _cut([one.y for one in kept], level, _median(fresh))
         epoch.kept, epoch.nights = kept[cut:], len(kept) - cut
         epoch.before, epoch.before_nights = level, cut
-        epoch.since, epoch.found, epoch.size = kept[cut], night.run_id, None
+        epoch.since, epoch.detected_in, epoch.size = kept[cut], night.run_id, None
     return margin, epoch.bridge is not None and (not epoch.estimated or len(old) < AGAIN)
 
 
@@ -199,7 +202,7 @@ def _judge(epoch: _Epoch, margin: float, by_gate: bool) -> Verdict:
         since_run=since.run_id if since else None,
         since_at=since.run_at if since else None,
         since_build=since.build if since else None,
-        found_run=epoch.found,
+        found_run=epoch.detected_in,
         change=size.change if size else None,
         change_low=size.change_low if size else None,
         change_high=size.change_high if size else None,

@@ -1,7 +1,7 @@
 """Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
-`build` is a stage of every run (`python -m infra.history.marts`). It builds every mart, and tests every
-constraint. Of most marts, it makes only the months that changed since the last build (`infra/history/months.py`). The
+`build` is a stage of every run (`python -m infra.history.marts`). It judges the speed of all cells
+(`jobs/judge_speed.py`), builds every mart, and tests every constraint. Of most marts, it makes only the months that changed since the last build (`infra/history/months.py`). The
 file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of the run shows it
 (`reports/views/built.py`).
 
@@ -111,7 +111,7 @@ def freshness(home: Home) -> str:
 
 
 def _marts(home: Home, difference: Months) -> Any:
-    """Build the months of the marts that changed; dbt's result."""
+    """Judge the speed of all cells, and build the months of the marts that changed; dbt's result."""
     quarantine = History(home).quarantine.keys()
     judge_speed.work(home, quarantine)
     before = set() if difference.is_whole else months.files(home, difference.changed)
@@ -119,21 +119,38 @@ def _marts(home: Home, difference: Months) -> Any:
         months.remove(home)
     os.environ["LOCKSTEP_MONTHS"] = ",".join(difference.changed) or "none"
     # Unit tests check the models, not the data; the project's own tests run them.
-    whole = ["--full-refresh"] if difference.is_whole else []
-    result = dbt(home, "build", "--exclude-resource-type", "unit_test", *whole)
-    models = [one for one in result.result or () if str(one.node.resource_type) == "model"]
-    if not models or any(str(one.status) != "success" for one in models):
+    build = ("build", "--exclude-resource-type", "unit_test")
+    result = dbt(home, *build, *["--full-refresh"] * difference.is_whole)
+    if _is_built(result) and (known := History(home).quarantine.keys()) != quarantine:
+        # Only dbt knows the runs in quarantine, and the verdicts on speed leave their nights out.
+        judge_speed.work(home, known)
+        result = _merged(result, dbt(home, *build, "--select", "source:speed+"))
+    if not _is_built(result):
         months.forget(home)
     elif any(path.exists() for path in before):
         # A month that has no rows left replaces nothing: dbt leaves its old rows.
         months.forget(home)
         return _marts(home, months.changed(home))
-    elif History(home).quarantine.keys() != quarantine:
-        # Only dbt knows the runs in quarantine, and the verdicts on speed leave their nights out.
-        return _marts(home, difference)
     else:
         months.keep(home, difference.state)
     return result
+
+
+def _is_built(result: Any) -> bool:
+    """Whether a build of dbt made all of its models."""
+    models = [one for one in result.result or () if str(one.node.resource_type) == "model"]
+    return bool(models) and all(str(one.status) == "success" for one in models)
+
+
+def _merged(result: Any, later: Any) -> Any:
+    """dbt's result of a build, with the nodes that a later one built again."""
+    if later.result is None:
+        return later
+    again = {one.node.unique_id for one in later.result}
+    kept = [one for one in result.result if one.node.unique_id not in again]
+    later.result.results = [*kept, *later.result]
+    later.success &= result.success
+    return later
 
 
 def _build(home: Home, run_id: str | None = None, is_documented: bool = False) -> str:

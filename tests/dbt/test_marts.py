@@ -50,7 +50,7 @@ def test_build_of_a_history_reports_success_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     summaries = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(summaries) == 1
-    assert "dbt built 20 models, 1 seed, and 40 tests passed; 2 tests warned" in summaries[0]
+    assert "dbt built 19 models, 1 seed, and 24 tests passed; 2 tests warned" in summaries[0]
     assert summaries[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
@@ -70,7 +70,8 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
         for test in yaml.safe_load(path.read_text()).get("unit_tests", [])
     }
     assert written
-    assert set(built.unit_tests) == written | {"own_hosts_are_counted_by_rack"}
+    ran = {name.removesuffix("_v1") for name in built.unit_tests}  # dbt adds the version of the model
+    assert ran == written | {"own_hosts_are_counted_by_rack"}
     assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
 
 
