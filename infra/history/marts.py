@@ -143,7 +143,7 @@ def _is_built(result: Any) -> bool:
 
 
 def _merged(result: Any, later: Any) -> Any:
-    """dbt's result of a build, with the nodes that a later one built again."""
+    """Put the nodes that a later build made again into dbt's result of a build; the merged result."""
     if later.result is None:
         return later
     again = {one.node.unique_id for one in later.result}

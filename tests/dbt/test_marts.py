@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -61,6 +62,9 @@ def test_quarantined_run_appears_in_one_mart_only(built):
     for path in (built.home.root / "warehouse" / "marts").iterdir():
         if path.name != "quarantine":
             assert {row["run_id"] for row in built.mart(path.name)} <= {*RUNS}, path.name
+    judged = pq.read_table(built.home.root / "warehouse" / "speed" / "trends", columns=["run_id"])
+    assert judged.num_rows
+    assert set(judged["run_id"].to_pylist()) <= {*RUNS}, "nights in quarantine are no nights of a series"
 
 
 def test_every_unit_test_of_the_project_ran_and_passed(built):
