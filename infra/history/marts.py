@@ -1,9 +1,9 @@
 """Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
 `build` is a stage of every run (`python -m infra.history.marts`). It judges the speed of all cells
-(`jobs/judge_speed.py`), builds every mart, and tests every constraint. Of most marts, it makes only the months that changed since the last build (`infra/history/months.py`). The
-file runs/<run id>/dbt.json keeps what dbt said of each model and test, and a page of the run shows it
-(`reports/views/built.py`).
+(`jobs/judge_speed.py`), builds every mart, and tests every constraint. Of most marts, it makes only the months that
+changed since the last build (`infra/history/months.py`). The file runs/<run id>/dbt.json keeps what dbt said of each
+model and test, and a page of the run shows it (`reports/views/built.py`).
 
 `document` builds, and writes dbt's documentation. A build does so only after a change of the project, because dbt needs
 seconds for it. `rebuild` first removes everything that a build can make again: the marts and dbt's own files.
