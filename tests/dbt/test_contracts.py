@@ -38,7 +38,7 @@ def test_every_mart_has_an_enforced_contract_with_columns_that_are_never_null(bu
     marts = {n["name"]: n for n in manifest["nodes"].values() if n.get("path", "").startswith("marts/")}
     assert marts.keys() == {path.stem for path in (PROJECT / "models" / "marts").glob("*.sql")}
     assert [name for name, node in marts.items() if not node["config"]["contract"]["enforced"]] == []
-    tests = [n for n in manifest["nodes"].values() if n.get("test_metadata", {}).get("name") == "one_row_per"]
+    tests = [n for n in manifest["nodes"].values() if (n.get("test_metadata") or {}).get("name") == "one_row_per"]
     assert {f"model.lockstep.{name}.v1" for name in marts} <= {n["attached_node"] for n in tests}
     for name, node in marts.items():
         never = {c for c, one in node["columns"].items() if {"not_null"} <= {k["type"] for k in one["constraints"]}}
