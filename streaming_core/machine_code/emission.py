@@ -93,14 +93,20 @@ def _uncollected() -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Have numba compile functions to emit, or to link into later ones, within this block; nothing can call them."""
+    """Have numba compile functions to emit, or to link into later ones, within this block; nothing can call them.
+
+    So no function gets a wrapper for callers in C. An option of `njit` says so too, but not for overloads: their
+    wrappers would be a tenth of the time.
+    """
     context = cpu_target.target_context
     with global_compiler_lock, _uncollected():
         generator, context._internal_codegen = context._internal_codegen, _generator()
+        context.create_cfunc_wrapper = lambda *_: None
         try:
             yield
         finally:
             context._internal_codegen = generator
+            del context.create_cfunc_wrapper
 
 
 def refers_to(library: Any, symbol: str) -> bool:

@@ -23,7 +23,8 @@ For another version:
 1. read these in numba/core/codegen.py and numba/core/cpu.py, and adapt emission.py where they have changed:
    CPUCodeLibrary and JITCodeLibrary: _optimize_functions, _optimize_final_module, _finalize_specific,
    get_pointer_to_function, _ensure_finalized, _final_module, finalize;
-   JITCPUCodegen: _library_class, _add_module, set_env, _data_layout, _tm; CPUContext: _internal_codegen, codegen;
+   JITCPUCodegen: _library_class, _add_module, set_env, _data_layout, _tm; CPUContext: _internal_codegen, codegen,
+   create_cfunc_wrapper;
 2. run tests/differential, tests/streaming_core/kernels/test_kernels.py and tests/streaming_core/machine_code;
 3. measure the compile time again as the head of emission.py says, and correct it there;
 4. set CHECKED in this file.
@@ -42,5 +43,8 @@ def test_numba_has_the_hooks_that_emission_overrides():
         generator = cpu_target.target_context.codegen()
         assert isinstance(generator, emission._Linking), UPGRADE
         assert isinstance(generator.create_library("empty"), emission._Linked), UPGRADE
+        assert "create_cfunc_wrapper" in vars(cpu_target.target_context)
     assert type(cpu_target.target_context.codegen()) is JITCPUCodegen, UPGRADE
+    assert callable(cpu_target.target_context.create_cfunc_wrapper), UPGRADE
+    assert "create_cfunc_wrapper" not in vars(cpu_target.target_context)
     assert JITCPUCodegen._library_class is JITCodeLibrary, UPGRADE
