@@ -36,7 +36,7 @@ TOGETHER = {
 # one, and so does each test of the campaigns.
 MANY = "tests/differential/test_engine.py"
 CAMPAIGNS = ("tests/differential/test_campaign.py", "tests/differential/test_relay.py")
-WHOLLY_SLOW = "\npytestmark = pytest.mark.slow"
+WHOLLY_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = [pytest.mark.e2e, pytest.mark.slow")
 # The seconds of each group when it was last recorded: `make test ARGS=--record-durations` writes the file. The longest
 # groups run first, because a long one that starts last would keep one worker busy alone.
 DURATIONS = Path(__file__).with_name("durations.txt")
@@ -74,8 +74,15 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_ignore_collect(collection_path, config):
     """Do not import a file whose tests are all slow where no slow test runs: importing all of them takes seconds."""
     if "not slow" in config.option.markexpr and collection_path.suffix == ".py":
-        return WHOLLY_SLOW in collection_path.read_text() or None
+        text = collection_path.read_text()
+        return any(mark in text for mark in WHOLLY_SLOW) or None
     return None
+
+
+def pytest_pycollect_makeitem(collector, name, obj):
+    """Make no items of slow functions where no slow test runs: they have thousands of parameters."""
+    marks = getattr(obj, "pytestmark", ()) if name.startswith("test_") and callable(obj) else ()
+    return [] if "not slow" in collector.config.option.markexpr and "slow" in {mark.name for mark in marks} else None
 
 
 def recorded():

@@ -33,7 +33,7 @@ REALS += np.array(NANS, np.uint64).view(np.float64).tolist()
 
 
 # Every seventh expression takes a quarter of a minute to compile, and all take two.
-@pytest.fixture(scope="module", params=some([7, 1]), ids=["some", "all"])
+@pytest.fixture(scope="module", params=some([14, 1]), ids=["some", "all"])
 def ops(request):
     if request.param == 1:
         return range(len(EXPRESSIONS))

@@ -158,6 +158,7 @@ def test_plain_python_spells_the_same(case):
         assert {b"no", b"yes ONE", b"long/three!16", b"short/!32"} & set(outputs)
 
 
+@pytest.mark.slow
 def test_loop_equals_the_interpreter(case):
     loop = Loop(case.app, {})
     table = case.events.tables[0]

@@ -28,6 +28,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
+from tests.support.draws import some
 
 TWO_DAYS = duration("2d")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -107,9 +108,11 @@ def test_parts_are_those_of_datetime(unit):
     assert [tuple(row.values()) for row in rows] == [parts(ts, unit) for ts in values]
 
 
-def test_loop_and_engine_equal_the_interpreter():
+@pytest.mark.parametrize("in_loop", some([False, True]))
+def test_loop_and_engine_equal_the_interpreter(in_loop):
     case = Case(application("ms"), {}, table(timestamps("ms")))
-    compare("dates", case.outputs, Loop(case.app, {}).process(case.events.tables[0]), "outputs")
+    if in_loop:
+        compare("dates", case.outputs, Loop(case.app, {}).process(case.events.tables[0]), "outputs")
     for executor in ("pooled", "pinned", "morsel"):
         case.check(RunSpec.parse({"app": "dates", "executor": executor, "threads": 2, "batch": 64}))
 

@@ -35,6 +35,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import ENGINE_EXECUTORS, RunSpec
 from tests.differential.case import Case
+from tests.support.draws import some
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -198,11 +199,12 @@ def test_aggregates_have_the_type_of_the_field():
         assert output["kinds"] == len({*prices})
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("converted", "windows", "top", "values")]
+KINDS = ("keyed", "converted", "windows", "top", "values")
 
 
-@pytest.mark.parametrize("kind", ["keyed", *SLOW])
-def test_loop_and_engine_equal_the_interpreter(kind):
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_loop_equals_the_interpreter(kind):
     case = Case(application(kind), {}, table(4))
     loop = Loop(case.app, {})
     outputs = pa.concat_tables([loop.process(case.events.tables[0]), loop.finish(case.events.rows)])
@@ -210,6 +212,11 @@ def test_loop_and_engine_equal_the_interpreter(kind):
     for name, state in loop.state().items():
         compare(kind, case.state[name], state, name)
     assert case.outputs.schema.equals(outputs.schema)
+
+
+@pytest.mark.parametrize("kind", some(KINDS))
+def test_engine_equals_the_interpreter(kind):
+    case = Case(application(kind), {}, table(4))
     for executor, declared in ENGINE_EXECUTORS.items():
         if case.app.kind in declared.application_kinds:
             case.check(RunSpec.parse({"app": kind, "executor": executor, "threads": 2, "batch": 16}), 60)

@@ -139,10 +139,12 @@ TRANSACTIONAL = {
 
 
 def rows(axes):
-    """Rows of the axes that pair all values of a few applications; with the slow tests, those of all applications."""
-    few = tuple(name for name in axes["name"] if name in FEW_APPLICATIONS) or axes["name"][:1]
+    """Rows of the axes that pair all values of few applications with small keys; with the slow tests, those of all."""
+    few = {"name": tuple(name for name in axes["name"] if name in FEW_APPLICATIONS) or axes["name"][:1]}
+    if "kind" in axes:
+        few["kind"] = axes["kind"][:1]
     every = [pytest.param(*pair, marks=pytest.mark.slow) for pair in enumerate(pairwise(axes))]
-    return [*enumerate(pairwise(axes | {"name": few})), *every]
+    return [*enumerate(pairwise(axes | few)), *every]
 
 
 @pytest.mark.parametrize(("number", "way"), rows(TRANSACTIONAL), ids=label)

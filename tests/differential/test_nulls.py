@@ -275,6 +275,7 @@ def test_interpreter_equals_plain_python(case):
         assert [row["price"] for row in state["rows"]] == known["rows"]
 
 
+@pytest.mark.slow
 def test_loop_equals_the_interpreter(case):
     loop, table = Loop(case.app, {}), case.events.tables[0]
     outputs = pa.concat_tables([loop.process(table.slice(0, 300)), loop.process(table.slice(300)), loop.finish(700)])

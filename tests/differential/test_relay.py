@@ -15,8 +15,8 @@ from tests.differential.test_campaign import LIMIT, watch
 
 CHUNK = 3  # programs of a test
 CHUNKS = [(kind, at) for kind, count in relay.PROGRAMS.items() for at in range(0, count, CHUNK)]
-# One of each kind; the first three have windows, joins and texts in state.
-QUICK = [("windowed", 4), ("dataflow", 5), ("transaction", 0)]
+# One of each kind; they have windows, joins and texts in state. test_faults.py has quick dataflows.
+QUICK = [("windowed", 4), ("transaction", 0)]
 
 
 def check(tmp_path, record_property, kind, *names):

@@ -9,7 +9,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
-from tests.support.draws import seeds
+from tests.support.draws import seeds, some
 
 PUT, REMOVE, READ, FIRST, LAST, CLEAR, WALK = range(7)
 
@@ -138,8 +138,9 @@ def app():
     return declared.check()
 
 
+@pytest.mark.parametrize("in_loop", some([False, True]))
 @pytest.mark.parametrize("seed", seeds(1, 20))
-def test_removal_equals_that_of_dicts(seed):
+def test_removal_equals_that_of_dicts(seed, in_loop):
     table = drawn(seed)
     outputs, groups = expected(table)
     case = Case(app(), {}, table)
@@ -150,9 +151,10 @@ def test_removal_equals_that_of_dicts(seed):
         assert state["marks"] == list(counts)
         assert [(pair["key"], pair["value"]) for pair in state["values"]] == list(values.items())
         assert [(pair["key"], pair["value"]) for pair in state["counts"]] == list(counts.items())
-    loop = Loop(case.app, {})
-    compare("removal", case.outputs, loop.process(table), "outputs")
-    for name, rows in case.state.items():
-        compare("removal", rows, loop.state()[name], name)
+    if in_loop:
+        loop = Loop(case.app, {})
+        compare("removal", case.outputs, loop.process(table), "outputs")
+        for name, rows in case.state.items():
+            compare("removal", rows, loop.state()[name], name)
     for executor, threads in (("pinned", 1), ("pooled", 3), ("morsel", 2)):
         case.check(RunSpec.parse({"app": "removal", "executor": executor, "threads": threads, "batch": 64}))

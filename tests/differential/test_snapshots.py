@@ -75,7 +75,7 @@ def drawn_cuts(name, events=EVENTS):
     return sorted(random.Random(name).sample(range(events + 1), 3))
 
 
-@pytest.mark.parametrize("name", some([*registry.names(), *registry.names("nexmark")], 7))
+@pytest.mark.parametrize("name", some([*registry.names(), *registry.names("nexmark")], 2))
 def test_interpreter_goes_on_from_a_snapshot(name):
     app, params, events = events_of(name)
     goes_on(Interpreter, app, params, events, drawn_cuts(name))

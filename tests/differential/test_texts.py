@@ -169,7 +169,7 @@ def table(rows):
 
 
 # All expressions take half a minute to compile.
-@pytest.fixture(scope="module", params=some([8, 1]), ids=["some", "all"])
+@pytest.fixture(scope="module", params=some([16, 1]), ids=["some", "all"])
 def ops(request):
     errors = [op for op, (_, e) in enumerate(EXPRESSIONS) if e in ("a[n]", "int(a)", "float(a)")]
     return sorted({*errors, *range(0, len(EXPRESSIONS), request.param)})

@@ -286,8 +286,9 @@ def aggregates_of(rows):
     yield answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "columns"), some([("process", "before n"), ("aggregate", "first last n"), ("top", "rank word other")])
+    ("kind", "columns"), [("process", "before n"), ("aggregate", "first last n"), ("top", "rank word other")]
 )
 def test_ready_made_operators_keep_texts(kind, columns):
     app = App("texts")

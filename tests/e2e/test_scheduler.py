@@ -31,7 +31,6 @@ from tests.e2e.scheduled import BUTTON, MOVES, RUNS, Airflow
 from tests.reports.content import from_elsewhere
 from tests.support import pages
 from tests.support.browser import Browser
-from tests.support.draws import some
 from tests.support.waiting import wait_for
 
 PATIENCE = 900
@@ -54,7 +53,7 @@ OPTIONS |= {"schemes": "owners,serial", "channels": "gate", "plans": "replicated
 OPTIONS |= {"data": '{"clicks": "nightly-clicks"}', "repetitions": "1", "seconds": "0"}
 OPTIONS["params"] = '{"sl": {"n_items": 1}}'  # a transfer needs two accounts: the generator refuses
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +305,6 @@ def test_every_dag_with_a_form_is_tested(airflow):
     assert {dag for dag in dags if airflow.call(f"/api/v2/dags/{dag}/details")["params"]} == set(map(named, FORMS))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_unchanged_form_starts_a_run(airflow, browser, name):
     dag = named(name)
@@ -321,7 +319,6 @@ def test_unchanged_form_starts_a_run(airflow, browser, name):
     assert airflow.call(run)["conf"].get("application", "wc") == "wc", "the exact match comes first"
 
 
-@pytest.mark.slow
 def test_form_sends_typed_values(airflow, browser):
     airflow.open_form(browser)
     airflow.fill_in(browser, {"Applications": "wc", "Threads": "3\n6\n12", "Events": "700"})
@@ -345,7 +342,7 @@ INVALID = [
 ]
 
 
-@pytest.mark.parametrize(("dag", "conf", "line"), some(INVALID))
+@pytest.mark.parametrize(("dag", "conf", "line"), INVALID)
 def test_invalid_param_of_any_dag_is_refused(airflow, dag, conf, line):
     def refusal():
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -13,7 +13,7 @@ from mkdocs.utils import yaml_load
 from streaming_core.regression.home import Home
 from tests.support import checkout
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 ISSUES = "https://forge.example.org/fraud/issues?state=open"
 NAME, TITLE, PREFIX = "fraud-checks", 'Fraud "checks": C:\\new \U0001f468\u200d\U0001f4bb <b> & #1', "fraud_checks_"
 OWN = {".copier-answers.yml.jinja", "copier.yml", ".github/workflows/release.yml", "docs/benchmarks.md.jinja"}
@@ -124,7 +124,6 @@ def tracked(folder: Path) -> set[str]:
     return set(subprocess.check_output(["git", "ls-files"], cwd=folder, text=True).split())
 
 
-@pytest.mark.slow
 def test_project_has_every_file_except_those_for_the_development_of_lockstep(template, project):
     missing = tracked(template) - tracked(project)
     assert missing >= OWN
@@ -141,7 +140,6 @@ def differ(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes() or one.stat().st_mode != other.stat().st_mode
 
 
-@pytest.mark.slow
 def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):
     settings = tomllib.loads((project / "pyproject.toml").read_text())
     assert settings["project"]["urls"] == {"Issues": ISSUES}
@@ -191,14 +189,12 @@ def check_update(project: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["name=checks\n", "title=two\nlines", "issues=mail me"])
-@pytest.mark.slow
 def test_answer_that_is_no_line_is_refused(template, tmp_path, answer):
     with pytest.raises(AssertionError, match="Validation error"):
         copier(tmp_path, "copy", "--defaults", "--data", f"name={NAME}", "--data", answer, str(template), "new")
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
 def test_project_runs_an_application_and_is_green_after_an_update(template, project, shell):
     output = shell("make", "run", "ARGS=--applications wc --events 2000 --repetitions 1 --seconds 0")
     assert re.search(r"All \d+ cells equal the oracle", output)

@@ -17,7 +17,6 @@ from infra.hosts import folders, transfer
 from infra.hosts.mirror import PIECE, fetch_checkpoints
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from tests.support.draws import seeds
 from tests.support.event_loop import calls_below
 from tests.support.sshd import Sshd
 
@@ -172,7 +171,8 @@ def test_results_come_back_and_leave_nothing_there(host, home):
     assert tree(attempt) == expected
 
 
-@pytest.mark.parametrize("seed", seeds(1, of=3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 def test_cut_connections_lose_nothing(seed, server, host, workload, monkeypatch):
     """The connection breaks after some bytes, several times."""
     chance, cuts = random.Random(seed), 0

@@ -26,8 +26,6 @@ EVENTS, MANY, SEED = 4_000, 200_000, 5
 # The events take 40 seconds, or three days for the queries that read the date.
 DAYS = ("nexmark_q14", "nexmark_q15", "nexmark_q16", "nexmark_q17")
 INTERVALS = dict.fromkeys(NAMES, 10_000) | dict.fromkeys(DAYS, 65_000_000)
-# One of windows. To compile the others takes minutes.
-QUICK = ("nexmark_q11",)
 
 
 def generate(name: str, events: int) -> tuple[dict, pa.Table]:
@@ -68,7 +66,8 @@ def test_query_answers_as_duckdb_does(name):
     check_against_duckdb(name, events, pa.concat_tables([oracle.process(events), oracle.finish(EVENTS)]))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in NAMES])
+@pytest.mark.slow  # to compile the queries takes minutes
+@pytest.mark.parametrize("name", NAMES)
 def test_every_way_equals_the_interpreter(name):
     params, events = generate(name, EVENTS)
     app = registry.load(name)

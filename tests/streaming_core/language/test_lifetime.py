@@ -135,10 +135,11 @@ class Expected:
                 state["timer"] = fired + state["n"] - 2
 
 
+@pytest.mark.parametrize("in_loop", some([False, True]))
 @pytest.mark.parametrize("with_timer", some([True, False]))
 @pytest.mark.parametrize(("delay", "disorder"), some([(3, 40), (7, 7), (0, 0)]))
 @pytest.mark.parametrize("seed", seeds(1, of=20))
-def test_states_end_and_timers_fire_as_defined(seed, delay, disorder, with_timer):
+def test_states_end_and_timers_fire_as_defined(seed, delay, disorder, with_timer, in_loop):
     table = drawn(seed, disorder)
     case = Case(app(delay, with_timer), {"ttl": TTL, "every": EVERY, "lag": delay}, table)
     expected = Expected(table, delay, with_timer)
@@ -147,8 +148,9 @@ def test_states_end_and_timers_fire_as_defined(seed, delay, disorder, with_timer
     assert case.late == expected.late
     assert (case.late > 0) == (disorder > delay)
     assert case.state == {}
-    loop = Loop(case.app, case.app.bind({"lag": delay}))
-    compare("lifetime", case.outputs, pa.concat_tables([loop.process(table), loop.finish(len(table))]), "outputs")
+    if in_loop:
+        loop = Loop(case.app, case.app.bind({"lag": delay}))
+        compare("lifetime", case.outputs, pa.concat_tables([loop.process(table), loop.finish(len(table))]), "outputs")
     moves = [{"event": event, "owners": {"step": [event % 2]}} for event in range(0, len(table), 31)]
     for threads, parallelism, schedule in ((1, "vsn", None), (3, "vsn", None), (2, "vsn_esg", moves), (2, "sn", moves)):
         how = {"threads": threads, "batch": 7, "parallelism": parallelism, "schedule": schedule}

@@ -26,8 +26,8 @@ from tests.support.draws import some
 
 EVENTS = 400
 WAYS = {
-    "transactional": {"app": "sl", "executor": "transactional", "punctuation": 20},
     "pooled": {"app": "wc", "executor": "pooled", "queue": "hybrid", "heuristic": "ct"},
+    "transactional": {"app": "sl", "executor": "transactional", "punctuation": 20},
     "pinned": {"app": "wordcount", "executor": "pinned", "batch": 7},
     "morsel": {"app": "wc", "executor": "morsel"},
 }
@@ -124,7 +124,7 @@ def test_the_cells_of_a_request_have_its_faults():
 # --- kills -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", some(WAYS, 2))
+@pytest.mark.parametrize("way", some(WAYS))
 def test_a_killed_run_resumes_and_ends_with_the_result(way, run):
     report, lines = run(way, "kill@130,kill@260,kill@400")
     step = WAYS[way].get("punctuation", 1)
@@ -153,7 +153,7 @@ def test_a_complete_run_is_returned(cases, tmp_path):
 # --- other faults ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", some(WAYS, 2))
+@pytest.mark.parametrize("way", some(WAYS))
 def test_a_run_on_a_full_disk_ends_and_resumes_with_the_result(way, cases, tmp_path):
     spec = RunSpec.parse({"threads": 2, "sink": "parquet", "checkpoint": "40", "faults": "full-disk@200"} | WAYS[way])
     out, lines = tmp_path / "out", []
@@ -185,7 +185,7 @@ def test_a_full_disk_refuses_checkpoints(cases, tmp_path):
     assert (report.verified.digest, report.state_digest) == (whole.verified.digest, whole.state_digest)
 
 
-@pytest.mark.parametrize("way", some(WAYS, 2))
+@pytest.mark.parametrize("way", some(WAYS))
 def test_stalls_and_jumping_clocks_change_no_result(way, run):
     report, lines = run(way, "stall@7,clock@100", checkpoint="60s")
     assert happened(report) == [("stall", 7, 1), ("clock", 100, 1)]

@@ -86,7 +86,8 @@ def test_forward_emits_every_tweet_once_for_each_instance():
     assert len({e["ts"] for e in events}) < len(events)  # some come at one moment
 
 
-@pytest.mark.parametrize("level", some(["M", "L", "H"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["M", "L", "H"])
 def test_paircount_counts_the_pairs_of_windows(level):
     params = {"level": level, "vocabulary": 30, "advance": 1_000, "size": 2_500}
     events, result = run("paircount", params, events=200)

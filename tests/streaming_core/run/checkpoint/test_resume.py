@@ -112,7 +112,8 @@ WAYS = {
 
 
 # test_relay.py resumes programs of the other kinds.
-@pytest.mark.parametrize("app", some(WAYS))
+@pytest.mark.slow  # relays do so with random programs
+@pytest.mark.parametrize("app", WAYS)
 def test_a_run_resumes_in_other_ways_with_the_same_result(app, tmp_path):
     """Each way goes on from a checkpoint of the way before it."""
     params = PARAMS if app == "sl" else {}
