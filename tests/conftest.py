@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import streaming_core.apps
 from streaming_core import machine_code, process
@@ -47,6 +48,13 @@ LONGEST = 100
 
 def pytest_addoption(parser):
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.txt")
+
+
+def pytest_configure(config):
+    """Have Hypothesis draw fewer examples where no slow test runs."""
+    settings.register_profile("quick", max_examples=20)
+    if "not slow" in config.option.markexpr:
+        settings.load_profile("quick")
 
 
 def group_of(nodeid, every_test=True):

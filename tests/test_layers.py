@@ -96,10 +96,15 @@ FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Every module the file imports, at its top or in a function: one of ours by its own name, others as written."""
     imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -116,11 +121,18 @@ def imports(path: Path) -> set[str]:
 def programs(path: Path) -> set[str]:
     """Every module of ours that a string or a path in the file names, such as an argument of a process."""
     texts = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+
+    def strings(node: ast.AST) -> list[str]:
+        """The strings of a node, in their order. Those of a path and of a call are one text."""
+        if isinstance(node, ast.Constant):
+            parts = [node.value] if isinstance(node.value, str) else []
+        else:
+            parts = [text for child in ast.iter_child_nodes(node) for text in strings(child)]
         if isinstance(node, ast.Constant | ast.BinOp | ast.Call):
-            parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-            parts.sort(key=lambda part: (part.lineno, part.col_offset))
-            texts.add("/".join(part.value for part in parts))
+            texts.add("/".join(parts))
+        return parts
+
+    strings(tree(path))
     paths = {text.removesuffix(".py").replace("/", ".") for text in texts if text.endswith(".py")}
     return (paths | {text for text in texts if "." in text}) & FILES.keys()
 

@@ -316,6 +316,7 @@ def test_digest_counts_the_bytes_of_each_folder(home):
     assert line.startswith("Disk: 0.1 GB in LOCKSTEP_HOME (runs 0.1); ")
 
 
+@pytest.mark.slow  # test_stale_results_send_an_alert runs such a DAG
 def test_weekly_digest_is_off_by_default_and_prints_its_text(dags, home, web, capfd):
     dag = dags[named("digest")]
     assert dag.is_paused_upon_creation

@@ -26,7 +26,7 @@ def test_wrong_cell_is_red_in_the_result_on_its_page_and_in_the_warehouse(tmp_pa
     environment = of_this_checkout(tmp_path, **erring(tmp_path, **{"gs.transactional.owners": "wrong"}))
     words = [word for name, value in OPTIONS.items() for word in (f"--{name}", value)]
     command = [sys.executable, "-m", "infra.cli", "run", "--json", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout)
     assert {cell["cell"].partition(".t2.")[0]: cell["verdict"] for cell in result["cells"]} == EXPECTED

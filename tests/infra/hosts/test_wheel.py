@@ -84,7 +84,7 @@ def test_build_appears_only_when_complete(small, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [small.digest]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_damaged_upload_is_never_used(small, tmp_path_factory, data):
     """An upload may end anywhere, and may have any byte changed."""

@@ -13,7 +13,7 @@ from tests.support.draws import some
 STATED = [name for name in registry.names() if registry.load(name).properties]
 
 
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize("name", some(STATED, 4))
 def test_properties_hold_on_adversarial_events(name):
     app = registry.load(name)
     for case in workloads.cases(app):

@@ -10,6 +10,7 @@ import pytest
 from streaming_core.cli.new import TEMPLATES, new, templates
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
+from tests.support.draws import some
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,7 +80,7 @@ def data_of(files):
     return [word for streams, path in names for word in ("--data", "=".join([*streams, str(path)]))]
 
 
-@pytest.mark.parametrize("template", OUTPUTS)
+@pytest.mark.parametrize("template", some(OUTPUTS))
 def test_an_application_from_a_template_runs_on_its_data(template, package, tmp_path, command):
     files = new("mine", package, tmp_path / "nowhere", template)
     data = data_of(files)

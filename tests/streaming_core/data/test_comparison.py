@@ -84,7 +84,7 @@ def key(row):
 
 
 @given(pairs())
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_comparing_tables_equals_comparing_their_rows(drawn):
     expected, actual = drawn
     first = {}
@@ -113,7 +113,7 @@ def test_comparing_tables_equals_comparing_their_rows(drawn):
 
 
 @given(pairs(), st.integers(1, 4))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_comparing_slices_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
 
@@ -129,7 +129,7 @@ def test_comparing_slices_equals_comparing_the_whole(drawn, size):
 
 
 @given(pairs(), st.integers(1, 4))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_comparing_ranges_equals_comparing_the_whole(drawn, size):
     expected, actual = map(table, drawn)
     whole = in_memory("outputs", expected, actual)
@@ -144,7 +144,7 @@ def test_comparing_ranges_equals_comparing_the_whole(drawn, size):
 
 
 @given(pairs(), st.sampled_from([1, 1 << 17]))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_multisets_are_compared_as_bags_of_rows(drawn, size):
     names = ["n", "ok", "x", "word", "few"]
     bags = [Counter(bits([row[name] for name in names]) for row in rows) for rows in drawn]

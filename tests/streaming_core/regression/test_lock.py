@@ -83,7 +83,7 @@ def test_line_names_the_run_of_everyone_ahead(locks):
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("alone", "share", "leave"))), max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(STEPS)
 def test_any_sequence_keeps_out_all_others_than_sharers(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("lock") / "lock"
