@@ -52,7 +52,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Have Hypothesis draw fewer examples where no slow test runs."""
-    settings.register_profile("quick", max_examples=20)
+    settings.register_profile("quick", max_examples=20, derandomize=True)
     if "not slow" in config.option.markexpr:
         settings.load_profile("quick")
 

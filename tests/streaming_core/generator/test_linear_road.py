@@ -16,9 +16,9 @@ ALL = (
     "type", "vid", "speed", "xway", "lane", "dir", "seg", "pos", "qid", "s_init", "s_end", "dow", "tod", "day",
 )  # fmt: skip
 ROADS = [
+    {"seconds": 1_200, "veh_per_s": 5.0, "request_ratio": 1.0, "no_type4": True},
     {"seconds": 3_600, "veh_per_s": 4.0, "request_ratio": 0.05},
     {"seconds": 3_610, "veh_per_s": 1.5, "xways": 3, "congestion": True},
-    {"seconds": 1_200, "veh_per_s": 5.0, "request_ratio": 1.0, "no_type4": True},
     {"seconds": 121, "veh_per_s": 2.0, "request_ratio": 0.0, "accidents": False},
 ]
 

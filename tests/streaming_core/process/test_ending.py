@@ -91,7 +91,7 @@ def test_a_full_disk_gives_one_line_and_leaves_no_output(workspace, tmp_path, wi
 
 @pytest.mark.parametrize(
     "arguments",
-    some(["diff run oracle", "--help", "describe lr --json"], 2),
+    some(["diff run oracle", "--help", "describe lr --json"]),
 )
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_an_unprintable_result_fails_the_command(workspace, arguments, unbuffered):
@@ -135,8 +135,7 @@ def test_exit_code_is_right_when_stderr_is_full(workspace):
             f"replay {LONG}",
             f"replay recording --out {LONG}",
             f"bench wc --events 1000 --threads 1 --repetitions 1 --out {LONG}",
-        ],
-        2,
+        ]
     ),
     ids=lambda words: words.replace(LONG, "LONG"),
 )
