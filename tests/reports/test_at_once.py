@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from infra.checkout import ROOT
 from reports.publish import publish
 from streaming_core.regression.home import Home
@@ -30,6 +32,7 @@ def program(home: Home, run_id: str) -> subprocess.Popen:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow  # test_lock.py shows that the lock keeps runs apart
 def test_pages_of_runs_at_once_are_those_of_runs_one_after_the_other(tmp_path: Path):
     homes = [Home(tmp_path / name / "lockstep") for name in ("alone", "beside")]
     for home in homes:

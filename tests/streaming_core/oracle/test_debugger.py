@@ -14,6 +14,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.oracle import oracle
 from streaming_core.oracle.debugger import debug
+from tests.support.draws import some
 
 
 def source_of(tmp_path, name: str, events: int = 300) -> workload.Source:
@@ -28,7 +29,7 @@ def session(source: workload.Source, event: int, commands: str) -> tuple[str, li
     return out.getvalue(), None if outputs is None else outputs.to_pylist()
 
 
-@pytest.mark.parametrize("name", ["wc", "gs", "wordcount", "scalejoin", "lr"])
+@pytest.mark.parametrize("name", some(["gs", "scalejoin", "wc", "wordcount", "lr"], 2))
 @pytest.mark.parametrize("event", [0, 157, 299])
 def test_outputs_of_an_event_are_those_of_the_oracle(tmp_path, name, event):
     source = source_of(tmp_path, name)

@@ -28,7 +28,7 @@ def suites():
         suite.load(name)
 
 
-@pytest.mark.parametrize("name", some(PARAMS, 2))
+@pytest.mark.parametrize("name", some(PARAMS))
 def test_the_engine_equals_the_interpreter(name):
     app = registry.load(name)
     params = app.bind(PARAMS[name])

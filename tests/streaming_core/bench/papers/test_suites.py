@@ -158,6 +158,7 @@ def swept(monkeypatch, tmp_path):
     return sweep
 
 
+@pytest.mark.slow  # plans take seconds
 @pytest.mark.parametrize("counts", COUNTS)
 def test_ordered_sweeps_cover_their_declared_ways(swept, counts):
     most = max(counts)
