@@ -29,7 +29,7 @@ from tests.dbt.raw_runs import (
     specs,
 )
 
-# A build takes a minute. In `make test`, the run of tests/e2e/test_scheduler.py builds the marts, and checks them.
+# A build takes a minute. In `make test`, the run of tests/e2e/test_regression.py builds the marts, and checks them.
 pytestmark = pytest.mark.slow
 MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
 

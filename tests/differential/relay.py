@@ -5,7 +5,7 @@ engine ends, as if it were killed. The last leg must end with the oracle's outpu
 
 Kind and number determine a program, its events, its ways and its legs. To run one again:
 
-    python -m tests.differential.relay KIND NUMBER [RACE]      KIND is one of PROGRAMS, or `app` with a name
+    python -m tests.differential.relay KIND NUMBER [RACE | START..STOP]      KIND is one of PROGRAMS, or `app` with a name
 
 `test_relay.py` starts this module and reads what it prints, a JSON object a line.
 """
@@ -174,7 +174,7 @@ def ways_of(app: App, params: dict, events: int, order: str, r: random.Random) -
     return list(ways.values())
 
 
-def examine(kind: str, name: str, only: int | None = None) -> None:
+def examine(kind: str, name: str, races: range = range(RACES)) -> None:
     """Run the races of one program and report the results."""
     began, counts = time.monotonic(), Counter(programs=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -183,9 +183,7 @@ def examine(kind: str, name: str, only: int | None = None) -> None:
         expected = Expected.of(app, params, table)
         ways = {order: ways_of(app, params, table.num_rows, order, r) for order in expected.digests or ("total",)}
         orders = [order for order in ways if ways[order]]
-        for number in range(RACES):
-            if only not in (None, number):
-                continue
+        for number in races:
             dice = random.Random(f"race {SEED} {kind} {name} {number}")
             order = dice.choice(orders)
             say(program=f"{kind} {name} {number}", way=order)
@@ -205,12 +203,14 @@ def examine(kind: str, name: str, only: int | None = None) -> None:
 
 
 def main(kind: str, *names: str) -> None:
-    """`NUMBER [RACE]`, or `START..STOP`."""
+    """`NUMBER`, `NUMBER RACE`, `NUMBER START..STOP` of its races, or `START..STOP` of programs."""
     if ".." in names[0]:
         for number in range(*map(int, names[0].split(".."))):
             examine(kind, str(number))
     else:
-        examine(kind, names[0], *map(int, names[1:]))
+        name, *races = names
+        first, _, stop = races[0].partition("..") if races else ("0", "", str(RACES))
+        examine(kind, name, range(int(first), int(stop or int(first) + 1)))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ from tests.differential.killed import Command
 from tests.differential.streams import SEED, Stream
 from tests.differential.test_engine import SMALL
 
+pytestmark = pytest.mark.slow  # test_faults.py, test_durability.py and test_relay.py have quick cases
+
 PROGRAMS = {"windowed": 26, "dataflow": 14, "transaction": 14, "sources": 6}
 CHUNK = 2  # programs of a test
 KILLS = 10  # of a program
@@ -162,12 +164,6 @@ def endure(tmp_path, with_compiled, monkeypatch, record_property):
     return run
 
 
-@pytest.mark.parametrize("name", ["wc"])
-def test_killed_application_resumes_in_other_ways(name, endure):
-    assert endure("app", [name], 3)["kills"] >= 3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", registry.names())
 def test_often_killed_application_resumes_in_other_ways(name, endure):
     counts = endure("app", [name], 22)
@@ -175,7 +171,6 @@ def test_often_killed_application_resumes_in_other_ways(name, endure):
     assert counts["other ways"] > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "start"), [(kind, at) for kind, count in PROGRAMS.items() for at in range(0, count, CHUNK)]
 )

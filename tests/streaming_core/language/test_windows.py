@@ -249,7 +249,7 @@ def test_all_rows_from_windows_that_expire_at_the_end_are_emitted():
     assert len(outputs) == 3 * 1500
 
 
-@pytest.mark.parametrize("parallelism", ["vsn", "sn"])
+@pytest.mark.parametrize("parallelism", some(["sn", "vsn"]))
 def test_windowed_operators_in_a_row_order_all_rows(parallelism):
     """A rank says how far behind the watermark a window ended; the next operator counts the rows anew."""
     delay = 1 << 59
