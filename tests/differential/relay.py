@@ -5,7 +5,9 @@ engine ends, as if it were killed. The last leg must end with the oracle's outpu
 
 Kind and number determine a program, its events, its ways and its legs. To run one again:
 
-    python -m tests.differential.relay KIND NUMBER [RACE | START..STOP]      KIND is one of PROGRAMS, or `app` with a name
+    python -m tests.differential.relay KIND NUMBER [RACE | START..STOP]
+
+KIND is one of PROGRAMS, or `app` with a name.
 
 `test_relay.py` starts this module and reads what it prints, a JSON object a line.
 """
