@@ -205,8 +205,7 @@ def check_state(state, table, key, texts):
     assert rows == [(one if isinstance(one, tuple) else (one,), values) for one, values in wanted]
 
 
-@pytest.mark.parametrize("in_loop", some([False, True]))
-@pytest.mark.parametrize("name", some(["mixed", *(name for name in KEYS if name != "mixed")]))
+@pytest.mark.parametrize(("name", "in_loop"), some([("mixed", False), *((name, True) for name in KEYS)]))
 def test_keys_match_plain_python_in_every_executor(name, in_loop):
     arguments, key, texts = KEYS[name]
     app = App("keys")

@@ -13,7 +13,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run.way import Pinned
 from tests.differential.case import Case
-from tests.support.draws import seeds, some
+from tests.support.draws import some
 
 TTL, EVERY = 20, 5
 
@@ -135,10 +135,9 @@ class Expected:
                 state["timer"] = fired + state["n"] - 2
 
 
-@pytest.mark.parametrize("in_loop", some([False, True]))
 @pytest.mark.parametrize("with_timer", some([True, False]))
 @pytest.mark.parametrize(("delay", "disorder"), some([(3, 40), (7, 7), (0, 0)]))
-@pytest.mark.parametrize("seed", seeds(1, of=20))
+@pytest.mark.parametrize(("seed", "in_loop"), some([(0, False), *((seed, True) for seed in range(20))]))
 def test_states_end_and_timers_fire_as_defined(seed, delay, disorder, with_timer, in_loop):
     table = drawn(seed, disorder)
     case = Case(app(delay, with_timer), {"ttl": TTL, "every": EVERY, "lag": delay}, table)
