@@ -1,4 +1,4 @@
-"""The context of Great Expectations, which each validation writes into LOCKSTEP_HOME.
+"""The context of Great Expectations, which each validation writes into LOCKSTEP_HOME, and its Checkpoint.
 
 With LOCKSTEP_HOME in the environment, `gx.get_context(mode="file", context_root_dir=".lockstep/expectations/gx")` opens
 the context of the last validation in a notebook. Results and pages are below LOCKSTEP_HOME too. Analytics are off.
@@ -10,15 +10,15 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
 import great_expectations as gx
 from great_expectations.data_context import FileDataContext
 
-from expectations import rows  # noqa: F401  # suites name its expectation
-from expectations.files import files
-from expectations.suites import Expectation
+from expectations.files import CHECKPOINT, files
+from expectations.suites import DataSet, Expectation
 from streaming_core.regression.home import Home
 
 
@@ -47,3 +47,34 @@ def new_context(home: Home, sets: Mapping[str, Sequence[Expectation]]) -> FileDa
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     return gx.get_context(mode="file", context_root_dir=root, runtime_environment={"LOCKSTEP_HOME": str(home.root)})
+
+
+class _Validation(gx.ValidationDefinition):
+    """A validation definition that knows its data set.
+
+    `Checkpoint.run` passes the same DataFrame and parameters to all validation definitions. Each data set of a run has
+    its own.
+    """
+
+    data_set: DataSet
+
+    class Config:
+        fields = {"data_set": {"exclude": True}}  # it is not part of the stored definition
+
+    def run(self, **options: Any) -> Any:
+        """Run on the rows and the parameters of the data set; the other options are the Checkpoint's."""
+        rows = {"dataframe": self.data_set.rows}
+        return super().run(**options | {"batch_parameters": rows, "expectation_parameters": self.data_set.parameters})
+
+
+def checkpoint(context: FileDataContext, sets: Sequence[DataSet]) -> gx.Checkpoint:
+    """The Checkpoint of the context, ready to run on these data sets."""
+    stored = context.checkpoints.get(CHECKPOINT)
+    by_name = {one.name: one for one in stored.validation_definitions}
+    stored.validation_definitions = [
+        _Validation(
+            **{field: getattr(by_name[one.name], field) for field in ("name", "id", "data", "suite")}, data_set=one
+        )
+        for one in sets
+    ]
+    return stored

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from great_expectations.exceptions import ExpectationNotFoundError
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-from expectations import rows  # noqa: F401  # suites name its expectation
 from expectations.suites import Expectation
 from streaming_core.errors import BadInput
 

@@ -1,8 +1,8 @@
-"""The files of a context of Great Expectations: configuration, suites, Checkpoints.
+"""The files of a context of Great Expectations: configuration, suites, validation definitions, the Checkpoint.
 
 They follow from the declarations in `expectations/suites`, in the form in which Great Expectations writes them. Each
-data set has an asset, a suite, a validation definition and a Checkpoint, all with its name. Ids follow from names and
-content, so that the same declaration is the same file.
+data set has an asset, a suite and a validation definition, all with its name. One Checkpoint, `run`, has all validation
+definitions. Ids follow from names and content, so that the same declaration is the same file.
 
 This module does not import Great Expectations, because that takes seconds.
 """
@@ -20,7 +20,7 @@ from expectations.suites import Expectation, cells, invariants, outputs, samples
 from streaming_core.apps import registry
 
 CONFIG = "great_expectations.yml"
-SOURCE, BATCH, SITE = "spark", "run", "lockstep"
+SOURCE, BATCH, SITE, CHECKPOINT = "spark", "run", "lockstep", "run"
 # The data sets that each run has.
 FIXED: dict[str, Sequence[Expectation]] = {
     "verdicts": verdicts.EXPECTATIONS,
@@ -31,7 +31,7 @@ FIXED: dict[str, Sequence[Expectation]] = {
     "columns": outputs.COLUMNS,
 }
 _IDS = uuid.UUID("6a9c1f0e-3d7b-5b52-9c55-1d0a7b8e4f21")
-_VIEWS = "expectations.data_docs.views"
+_PAGES = "expectations.data_docs.pages"
 
 
 def declared() -> dict[str, Sequence[Expectation]]:
@@ -45,11 +45,19 @@ def files(sets: Mapping[str, Sequence[Expectation]]) -> dict[str, str]:
     texts = {CONFIG: config(sets)}
     for name, expectations in sets.items():
         texts |= of_data_set(name, expectations)
-    return texts
+    checkpoint = {
+        "name": CHECKPOINT,
+        "id": _id("checkpoint", CHECKPOINT),
+        "validation_definitions": [{"name": name, "id": _id("validation definition", name)} for name in sets],
+        "actions": [{"name": "Data Docs", "site_names": [SITE], "type": "update_data_docs"}],
+        # Every row that breaks a rule, as far as the query selects it.
+        "result_format": "COMPLETE",
+    }
+    return texts | _file("checkpoints", checkpoint)
 
 
 def of_data_set(name: str, expectations: Sequence[Expectation]) -> dict[str, str]:
-    """Path and text of the suite, the validation definition and the Checkpoint of a data set."""
+    """Path and text of the suite and the validation definition of a data set."""
     suite: dict[str, Any] = {
         "name": name,
         "id": _id("suite", name),
@@ -67,24 +75,12 @@ def of_data_set(name: str, expectations: Sequence[Expectation]) -> dict[str, str
             "batch_definition": {"name": BATCH, "id": _id("batch definition", name)},
         },
     }
-    checkpoint = {
-        "name": name,
-        "id": _id("checkpoint", name),
-        "validation_definitions": [{"name": name, "id": definition["id"]}],
-        "actions": [{"name": "Data Docs", "site_names": [SITE], "type": "update_data_docs"}],
-        # Every row that breaks a rule, as far as the query selects it.
-        "result_format": "COMPLETE",
-    }
-    parts = {"expectations": suite, "validation_definitions": definition, "checkpoints": checkpoint}
-    return {
-        f"{folder}/{name}.json": json.dumps(content, indent=2, sort_keys=True) + "\n"
-        for folder, content in parts.items()
-    }
+    return _file("expectations", suite) | _file("validation_definitions", definition)
 
 
 def config(names: Mapping[str, object]) -> str:
     """The text of great_expectations.yml, with an asset for each data set."""
-    page = {"view": {"module_name": _VIEWS, "class_name": "PageView"}}
+    page = {"view": {"module_name": _PAGES, "class_name": "View"}}
     stores = {
         "expectations_store": ("ExpectationsStore", "expectations/"),
         "validation_definition_store": ("ValidationDefinitionStore", "validation_definitions/"),
@@ -106,10 +102,10 @@ def config(names: Mapping[str, object]) -> str:
                 "class_name": "SiteBuilder",
                 "show_how_to_buttons": False,
                 "store_backend": _folder("${LOCKSTEP_HOME}/reports/data_docs"),
-                "site_index_builder": {"module_name": _VIEWS, "class_name": "NoIndex"},
+                "site_index_builder": {"module_name": _PAGES, "class_name": "NoIndex"},
                 "site_section_builders": {
-                    "validations": page | {"renderer": {"module_name": _VIEWS, "class_name": "ResultRenderer"}},
-                    "expectations": page | {"renderer": {"module_name": _VIEWS, "class_name": "SuiteRenderer"}},
+                    "validations": page | {"renderer": {"module_name": _PAGES, "class_name": "Results"}},
+                    "expectations": page | {"renderer": {"module_name": _PAGES, "class_name": "Suites"}},
                     "profiling": "none",
                 },
             }
@@ -147,6 +143,10 @@ def _stored(suite: str, one: Expectation) -> dict[str, Any]:
         "severity": one["severity"],
         **about,
     }
+
+
+def _file(folder: str, content: dict[str, Any]) -> dict[str, str]:
+    return {f"{folder}/{content['name']}.json": json.dumps(content, indent=2, sort_keys=True) + "\n"}
 
 
 def _folder(path: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ Each method of `Pages` makes one page from views (views/). `publish.py` writes t
 | `<run id>/lockstep-*.html` | a run as one file | `attachment.py` |
 | `<run id>/warehouse.html` | what dbt built and tested in a run | `views/built.py` |
 | `data_docs/index.html` | the Data Docs; `expectations` makes the pages of results | `views/data_docs.py` |
+| `quality.html` | the expectations of each data set over the last runs | `views/quality.py` |
 | `docs/index.html` | how to build the documentation; Airflow shows the site itself there | |
 | `dbt/index.html` | the frame around dbt's documentation, `dbt/docs.html` | |
 
@@ -63,6 +64,7 @@ from reports.views.lanes import lanes
 from reports.views.outcome import Outcome, Request
 from reports.views.performance import MOST_POINTS, Performance
 from reports.views.profile import UNCOUNTED, ProfileView
+from reports.views.quality import Quality
 from reports.views.run import CellProgress, RunView, news
 from reports.views.sparkline import Sparkline
 from reports.views.stages import Stages
@@ -229,6 +231,7 @@ class Pages:
             measured=self.speed.has_measured(run),
             stages=Stages.of(run),
             built=Built.of(run),
+            tested=(run.folder / data_docs.RESULTS).exists(),
             lanes=lanes(run),
         )
 
@@ -252,6 +255,12 @@ class Pages:
         style = Markup((HERE / "style.css").read_text())
         view = DataDocs.of(data_docs.judgements(self.history), suite_names, style)
         return self.render("data_docs.html", Place("../", "Expectations"), view)
+
+    def quality(self) -> tuple[str, dict[str, str]]:
+        """The quality of the data over the last runs and its charts: HTML, and SVG by path below the reports."""
+        view = Quality.of(self.history)
+        name = script.name() if view.svgs else ""
+        return self.render("quality.html", Place(here="Expectations"), quality=view, script=name), view.svgs
 
     def built(self, run: Run) -> str | None:
         """The models and tests of dbt in a run; None if the run kept nothing."""

@@ -24,6 +24,7 @@ from reports.site import (
     FINDS,
     GLOSSARY,
     HERE,
+    QUALITY,
     Place,
     beside_name,
     file_name,
@@ -86,12 +87,13 @@ def _of_run(pages: Pages, run: Run) -> Iterator[tuple[str, str]]:
 
 
 def performance(home: Home, pages: Pages | None = None) -> None:
-    """Write the performance page, the overview, the list of runs, and the list of finds if there is none."""
+    """Write the performance and quality pages, the overview, the runs, and the list of finds if there is none."""
     pages = pages or Pages(History(home))
     page, svgs = pages.performance()
+    quality, curves = pages.quality()
     latest = pages.history.latest()
-    files = {STYLE: (HERE / STYLE).read_text(), **svgs, "performance.html": page}
-    if pages.speed.runs:
+    files = {STYLE: (HERE / STYLE).read_text(), **svgs, "performance.html": page, **curves, QUALITY: quality}
+    if pages.speed.runs or curves:
         files[script.name()] = script.text()
     files |= dict.fromkeys((DOCS, GLOSSARY), pages.docs())  # a reader of files has no documentation site beside them
     files["inputs.html"] = pages.inputs(latest, Place(here="Inputs")) if latest else pages.empty("Inputs")

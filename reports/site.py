@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.html"
 GLOSSARY = "docs/glossary.html"
-FINDS = "finds.html"
+FINDS, QUALITY = "finds.html", "quality.html"
 HERE = Path(__file__).parent
 # A project has no suites, and so no page of them (copier.yml).
 HAS_SUITES = any((HERE.parent / "docs" / "benchmarks").glob("*.json"))

@@ -62,7 +62,7 @@ def broken_rows(rule: str, select: str, severity: str = CRITICAL) -> Expectation
         select: Selects the rows that break the rule.
         severity: What follows if there are any.
     """
-    return expect("expect_no_row_to_break_the_rule", severity, rule, unexpected_rows_query=f"SELECT {select}")
+    return expect("unexpected_rows_expectation", severity, rule, unexpected_rows_query=f"SELECT {select}")
 
 
 def parameter(name: str) -> dict[str, str]:

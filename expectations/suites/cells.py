@@ -14,6 +14,7 @@ PROVENANCE = ("spec_digest", "code_digest", "build", "workload_address", "oracle
 _UNKNOWN = " OR ".join(f"{name} IS NULL" for name in PROVENANCE)
 
 EXPECTATIONS = [
+    expect("expect_table_row_count_to_be_between", CRITICAL, "The run has cells", min_value=1),
     expect(
         "expect_column_distinct_values_to_equal_set",
         CRITICAL,

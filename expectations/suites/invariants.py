@@ -21,6 +21,7 @@ SCHEMA = (
 )
 
 EXPECTATIONS = [
+    expect("expect_table_row_count_to_be_between", CRITICAL, "A cell has invariants to check", min_value=1),
     expect(
         "expect_column_distinct_values_to_equal_set",
         CRITICAL,

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from expectations.history import NON_NULL
 from expectations.suites import DataSet, Expectation, broken_rows, expect, parameter, raw_rows
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
@@ -24,6 +25,7 @@ from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
 
 LEADING = ("seq", "sub")
+LEAST, MOST = "No value is below the type's range", "No value is above the type's range"
 PLANNED = "planned events"  # a column with a space, so that no output record has it
 # The type of a declared column -> the type of the data set's column, in the words of Great Expectations. Spark has no
 # unsigned integers and reads them as the next larger type. The data set holds text as strings.
@@ -73,18 +75,18 @@ def expectations_of(app: App) -> list[Expectation]:
     types = dict.fromkeys(LEADING, "LongType") | {one.name: _spark_type(one.type) for one in declared}
     columns, broken = [], []
     for name, kind in types.items():
-        columns.append(expect("expect_column_values_to_be_of_type", INFO, column=name, type_=kind))
+        columns.append(
+            expect("expect_column_values_to_be_of_type", INFO, "The type is the declared one", column=name, type_=kind)
+        )
         if name in LEADING or not declared.field(name).nullable:
-            columns.append(
-                expect("expect_column_proportion_of_non_null_values_to_be_between", INFO, column=name, min_value=1)
-            )
+            columns.append(expect(NON_NULL, INFO, "No value is null", column=name, min_value=1))
             broken.append(f"`{name}` IS NULL")
         if name in ranges:
             low, high = ranges[name]
-            columns.append(expect("expect_column_min_to_be_between", INFO, column=name, min_value=low))
+            columns.append(expect("expect_column_min_to_be_between", INFO, LEAST, column=name, min_value=low))
             broken.append(f"`{name}` < {low}")
             if high is not None:
-                columns.append(expect("expect_column_max_to_be_between", INFO, column=name, max_value=high))
+                columns.append(expect("expect_column_max_to_be_between", INFO, MOST, column=name, max_value=high))
                 broken.append(f"`{name}` > {f'`{PLANNED}`' if high is events else high}")
     shown = ", ".join(f"`{name}`" for name in types)
     return [

@@ -12,6 +12,7 @@ from streaming_core.regression.verdict import VERDICTS
 COUNTS = "missing, extra, different, out_of_order"
 
 EXPECTATIONS = [
+    expect("expect_table_row_count_to_be_between", CRITICAL, "The run has verdicts", min_value=1),
     expect(
         "expect_column_distinct_values_to_equal_set",
         CRITICAL,

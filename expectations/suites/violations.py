@@ -6,13 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from expectations.suites import DataSet, broken_rows, frame, raw_rows
+from expectations.suites import DataSet, broken_rows, expect, frame, raw_rows
+from streaming_core.language.expectations import INFO
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import VIOLATION_CAP
 
 SHOWN = "app, cell, `check`, kind, seq, sub, expected, actual, event"
 
 EXPECTATIONS = [
+    expect("expect_table_row_count_to_be_between", INFO, "The number of differing rows is known", min_value=0),
     broken_rows(
         "No row differs from the oracle, except in declared bounds",
         f"{SHOWN} FROM {{batch}} WHERE NOT is_bound",

@@ -7,6 +7,7 @@
 | samples | one per measured pass |
 | verdicts | one per cell and check |
 | violations | the first differing rows of a verdict, VIOLATION_CAP at most |
+| expectations | one per expectation of a data set that the run evaluated |
 | pairs | one per cell and pair of passes beside the baseline |
 | finds | one per case that the search for faults found |
 | searches | one per application that it searched |
@@ -186,6 +187,26 @@ VIOLATIONS = pa.schema(
     ]
 )
 
+EXPECTATIONS = pa.schema(
+    [
+        (VERSION, pa.int32()),
+        ("run_id", pa.string()),
+        ("data_set", pa.string()),  # the suite
+        ("number", pa.int32()),  # of the expectation in its suite, from 0
+        ("column", pa.string()),  # null: the expectation is about whole rows
+        ("expectation", pa.string()),  # the type of Great Expectations
+        ("rule", pa.string()),  # the rule in words
+        ("severity", pa.string()),  # critical | warning | info
+        ("success", pa.bool_()),
+        ("observed", pa.string()),  # JSON of the observed value
+        ("observed_value", pa.float64()),  # the same as a number; null if it is none
+        ("low", pa.float64()),  # the bounds of the observed value; null: there is none
+        ("high", pa.float64()),
+        ("unexpected_share", pa.float64()),  # rows that break the rule, of all rows; null if unknown
+        ("error", pa.string()),  # why the expectation could not be evaluated
+    ]
+)
+
 PAIRS = pa.schema(
     [
         (VERSION, pa.int32()),
@@ -263,6 +284,7 @@ RAW = {
     "samples": SAMPLES,
     "verdicts": VERDICT_ROWS,
     "violations": VIOLATIONS,
+    "expectations": EXPECTATIONS,
     "pairs": PAIRS,
     "finds": FINDS,
     "searches": SEARCHES,

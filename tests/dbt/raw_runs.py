@@ -69,6 +69,7 @@ def write_runs(home: Home, runs: tuple[str, ...] = RUNS) -> None:
         tables["hosts"].append({"host": "local", "machine": "node", "cores": 2})
         for spec in specs():
             _add_cell(tables, run_id, spec)
+        tables["expectations"] = _expectations(run_id, len(tables["cells"]))
         verdicts = of_run(None, tables["cells"], tables["verdicts"], tables["samples"])
         tables["cells"] = [row | verdicts[row["cell"]]._asdict() for row in tables["cells"]]
         if run_id == QUARANTINED:
@@ -132,6 +133,22 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
             violation = {"check": name, "rank": rank, "kind": "different", "seq": seq, "sub": 0}
             violation |= {"expected": json.dumps({"balance": 10}), "actual": json.dumps({"balance": 11})}
             tables["violations"].append(check | violation | {"event": json.dumps({"seq": seq})})
+
+
+def _expectations(run_id: str, cells: int) -> list[dict]:
+    """The number of cells, and a critical rule that the cells of the red run break."""
+    red = run_id == RED
+    same = {"data_set": "cells", "severity": "critical", "success": True}
+    count = {"number": 0, "expectation": "expect_table_row_count_to_be_between", "rule": "The run has cells"}
+    count |= {"observed": f"{cells}", "observed_value": float(cells), "low": 1.0}
+    ended = {"number": 1, "expectation": "unexpected_rows_expectation", "rule": "Every cell ran to its end"}
+    ended |= {
+        "success": not red,
+        "observed": f"{2 * red}",
+        "observed_value": 2.0 * red,
+        "unexpected_share": 2 * red / cells,
+    }
+    return [same | count, same | ended]
 
 
 def _pair(key: dict, spec: RunSpec, number: int) -> dict:

@@ -175,6 +175,16 @@ def test_verdicts_mart_has_every_check_including_bounds_and_red_cells(built):
     assert by_strategy["affinity", 1]["violations"] == 0
 
 
+def test_quality_mart_has_every_result_of_great_expectations(built):
+    rows = by_key(built.mart("quality"), "run_id", "data_set", "number")
+    assert rows.keys() == {(run_id, "cells", number) for run_id in RUNS for number in (0, 1)}
+    assert {key for key, row in rows.items() if not row["success"]} == {(RED, "cells", 1)}
+    red = rows[RED, "cells", 1]
+    assert (red["rule"], red["observed_value"], red["unexpected_share"]) == ("Every cell ran to its end", 2.0, 1 / 3)
+    assert red["run_at"] == datetime(2025, 3, 2, 2, 0, tzinfo=UTC)
+    assert rows[GREEN, "cells", 0]["observed_value"] == 6.0
+
+
 def test_run_counts_its_cells_and_bounds_do_not_turn_it_red(built):
     runs = by_key(built.mart("runs"), "run_id")
     names = ("cells", "equal", "different", "failed", "not_run", "not_comparable", "is_green")
@@ -211,7 +221,7 @@ def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
     rows = {one.name: one.rows for one in results.others if one.of == "marts"}
     assert rows == {name: len(built.mart(name)) for name in rows}
     incremental = {one.name for one in results.others if one.how == "incremental"}
-    assert incremental == {"cells", "verdicts", "throughput", "latency", "own_new"}
+    assert incremental == {"cells", "verdicts", "throughput", "latency", "quality", "own_new"}
     # Nodes of a user, outside of the project's folders.
     assert by_name["own_table"].of == "some/where"
     assert (by_name["own_singular"].of, by_name["own_singular"].state) == ("", "passed")

@@ -25,12 +25,12 @@ def test_great_expectations_reads_and_writes_the_same_files(tmp_path):
     context = new_context(Home(tmp_path), files.declared())
     names = {suite.name for suite in context.suites.all()}
     assert names == files.declared().keys()
-    assert {one.name for one in context.checkpoints.all()} == names
-    for name in names:
-        checkpoint = context.checkpoints.get(name)
-        assert checkpoint.is_fresh().success, name
-        [definition] = checkpoint.validation_definitions
-        assert [action.type for action in checkpoint.actions] == ["update_data_docs"]
+    (checkpoint,) = context.checkpoints.all()
+    assert checkpoint.is_fresh().success
+    assert [action.type for action in checkpoint.actions] == ["update_data_docs"]
+    assert {one.name for one in checkpoint.validation_definitions} == names
+    for definition in checkpoint.validation_definitions:
+        name = definition.name
         suite = json.loads(context.expectations_store.serialize(definition.suite))
         suite["meta"].pop("great_expectations_version")
         assert suite == json.loads((context_folder(Home(tmp_path)) / "expectations" / f"{name}.json").read_text())

@@ -10,10 +10,12 @@ from pyspark.sql import SparkSession
 
 from expectations import validate
 from expectations.files import FIXED
-from expectations.suites import invariants, outputs
+from expectations.history import ROW_COUNT
+from expectations.suites import imports, invariants, outputs
 from jobs import load_metrics, validate_outputs
 from reports.site import MENU
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression.warehouse import rows as raw_rows
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 from tests.support.accessibility import THEMES, violations_of_all
 
@@ -50,7 +52,7 @@ def without_mean(tables: Tables) -> Tables:
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (validate_outputs, outputs, invariants):
+    for module in (validate_outputs, outputs, invariants, imports):
         monkeypatch.setattr(module, "load", lambda name: bank())
 
 
@@ -109,11 +111,21 @@ def test_right_run_passes_again_and_its_pages_have_the_menu(tmp_path, spark, cap
     assert "7 of 7 data sets of the newest run meet their expectations" in index
     shown = json.loads((world.home.run(RUN_ID) / "expectations.json").read_text())
     stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
-    paths = context_folder(world.home).glob("checkpoints/*.json")
-    checkpoints = {path.stem: json.loads(path.read_text())["id"] for path in paths}
+    (checkpoint,) = context_folder(world.home).glob("checkpoints/*.json")
     results = [json.loads(path.read_text()) for path in stored]
     by_suite = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in results}
-    assert by_suite == {name: checkpoints[name] for name in shown}, "a result that no Checkpoint stored"
+    assert by_suite == dict.fromkeys(shown, json.loads(checkpoint.read_text())["id"])
+    assert {one["meta"]["run_id"]["run_name"] for one in results} == {RUN_ID}
+    rows = raw_rows(world.home, "expectations", RUN_ID)
+    assert {row["data_set"]: row["success"] for row in rows} == dict.fromkeys(shown, True)
+    assert (
+        len({(row["data_set"], row["number"]) for row in rows})
+        == len(rows)
+        == sum(one["count"] for one in shown.values())
+    )
+    counts = {row["data_set"]: row["observed_value"] for row in rows if row["expectation"] == ROW_COUNT}
+    assert counts.keys() == shown.keys()
+    assert counts["cells"] == 3
 
 
 @pytest.mark.slow
@@ -141,6 +153,12 @@ def test_wrong_run_names_each_failed_expectation_and_its_place(tmp_path, spark, 
     assert f"'{rule}': app bank, cell {wrong}: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
     assert '{"column": "balance", "min_value": 1.0} fails: got 0.99' in by_set["outputs_bank"], "the column is named"
     assert f"'bank: money': app bank, cell {shapeless}" not in by_set["outputs_bank"]
+    by_rule = {(row["data_set"], row["rule"]): row for row in raw_rows(world.home, "expectations", RUN_ID)}
+    broken = by_rule["outputs_bank", rule]
+    assert (broken["success"], broken["observed_value"], broken["severity"]) == (False, 1.0, "critical")
+    assert broken["unexpected_share"] == pytest.approx(
+        1 / by_rule["outputs_bank", "The cells have outputs"]["observed_value"]
+    )
     site = validate.Home(tmp_path).reports / "data_docs"
     pages_need_nothing(site, {f"{cell}.html" for cell in (wrong, crashed, shapeless)})
     for theme in THEMES:

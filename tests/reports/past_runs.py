@@ -102,7 +102,7 @@ def gate(home: Home, ref: str = "v1.2 <script>") -> None:
         for cell in warehouse.rows(home, "cells", LAST) or []
         if cell["app"] == "gs" and not cell["is_bound"]
     ]
-    _mart(home, "gate", rows)
+    mart(home, "gate", rows)
 
 
 def _speed(row: dict) -> dict:
@@ -241,10 +241,11 @@ def load(home: Home, run_id: str) -> None:
 
 
 def _append(home: Home, name: str, rows: list[dict]) -> None:
-    _mart(home, name, History(home).mart(name) + rows)
+    mart(home, name, History(home).mart(name) + rows)
 
 
-def _mart(home: Home, name: str, rows: list[dict]) -> None:
+def mart(home: Home, name: str, rows: list[dict]) -> None:
+    """Write a mart in place of an earlier one."""
     folder = home.root / "warehouse" / "marts" / name
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.parquet"):

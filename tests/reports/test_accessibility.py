@@ -14,7 +14,7 @@ from streaming_core.regression.matrix import refuse
 from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import end, recorded
-from tests.reports import past_finds, past_runs
+from tests.reports import past_finds, past_quality, past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 from tests.reports.test_inputs import IMPORTED
 from tests.reports.test_profile import BEFORE, profile
@@ -31,6 +31,7 @@ def reports(tmp_path_factory) -> Path:
     home = Home(tmp_path_factory.mktemp("home"))
     past_runs.make(home, matrix="nightly")
     past_runs.gate(home)
+    past_quality.make(home)
     past_finds.of_home(home)
     past_finds.of_cell(home, LAST)
     profiled = History(home).run(LAST).cells[0]
@@ -76,7 +77,7 @@ def test_pages_violate_no_accessibility_rule(reports, theme):
     pages = sorted(path for path in reports.rglob("*.html") if path.name != "docs.html" and path not in before)
     assert before
     kinds = {path.name.split(".")[0].split("-")[0] for path in pages}
-    expected = "index runs performance inputs beside lockstep empty gs glossary finds profile"
+    expected = "index runs performance quality inputs beside lockstep empty gs glossary finds profile"
     assert {*expected.split()} <= kinds
     assert violations_of_all(pages, theme) == {}
 

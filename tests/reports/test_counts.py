@@ -32,7 +32,7 @@ def speeds(*verdicts: str | None) -> Callable[[Home], None]:
         past_runs.add(home, FIRST, **SMALL)
         rows = History(home).mart("speed")
         turns = [(row, verdicts[number % len(verdicts)]) for number, row in enumerate(rows)]
-        past_runs._mart(home, "speed", [row | {"verdict": verdict} for row, verdict in turns if verdict])
+        past_runs.mart(home, "speed", [row | {"verdict": verdict} for row, verdict in turns if verdict])
 
     return make
 

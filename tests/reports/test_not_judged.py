@@ -73,14 +73,14 @@ def home(request, tmp_path_factory) -> Home:
     nothing |= {"change_low": None, "change_high": None, "since_run": None}
     for number, row in enumerate(rows := History(home).mart("speed")):
         row |= nothing | {"verdict": UNJUDGED[number % len(UNJUDGED)]}
-    past_runs._mart(home, "speed", rows)
+    past_runs.mart(home, "speed", rows)
     if request.param:
         write_json(gate.note_path(home, past_runs.LAST), {"note": "no earlier night is green"})
     else:
         past_runs.gate(home)
         for row in (gated := History(home).mart("gate")):
             row |= {"verdict": "not_judged", "change": None, "change_low": None, "change_high": None, "reason": "late"}
-        past_runs._mart(home, "gate", gated)
+        past_runs.mart(home, "gate", gated)
     publish(home, past_runs.LAST)
     return home
 
