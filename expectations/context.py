@@ -56,7 +56,7 @@ class _Validation(gx.ValidationDefinition):
     its own.
     """
 
-    data_set: DataSet
+    data_set: Any  # a `DataSet`, which pydantic would copy
 
     class Config:
         fields = {"data_set": {"exclude": True}}  # it is not part of the stored definition

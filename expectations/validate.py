@@ -72,7 +72,9 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
 def suites_of(plan: dict) -> dict[str, Sequence[Expectation]]:
     """The expectations of each import and of the outputs of each application of a run, by the name of the suite."""
     apps = [outputs.load(name) for name in dict.fromkeys(cell["spec"]["app"] for cell in plan["cells"])]
-    inputs = {name: imports.expectations_of(imports.load(one["app"])) for name, one in imports.imports_of(plan).items()}
+    inputs: dict[str, Sequence[Expectation]] = {
+        name: imports.expectations_of(imports.load(one["app"])) for name, one in imports.imports_of(plan).items()
+    }
     return inputs | {outputs.suite_name(app.name): outputs.expectations_of(app) for app in apps}
 
 

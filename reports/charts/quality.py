@@ -30,8 +30,13 @@ def over_runs(points: list[dict], is_share: bool) -> vega.Specification:
         "scale": {"domain": runs},
         "axis": {"labelExpr": day, "labelAngle": -40, "labelOverlap": True},
     }
-    y = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": is_share}}
-    y |= {"axis": {"format": ".2~p" if is_share else ".3~s", "tickCount": 4}}
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"zero": is_share},
+        "axis": {"format": ".2~p" if is_share else ".3~s", "tickCount": 4},
+    }
     colour = vega.look("series", names, [series.colour(i) for i in range(len(names))])
     shape = vega.look("series", names, [series.marker(i) for i in range(len(names))])
     tooltip = [{"field": f"facts.{name}", "title": name, "type": "nominal"} for name in points[0]["facts"]]

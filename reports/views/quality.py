@@ -146,7 +146,7 @@ def _rule(by_run: dict[str, Row], runs: list[str]) -> Rule:
     newest = by_run[max(by_run)]
     value = newest["observed_value"]
     is_share = newest["expectation"] == NON_NULL
-    observed = "" if value is None else f"{100 * value:.4g} %" if is_share else f"{value:,.6g}"
+    observed = "" if value is None else f"{100 * (1 - value):.3g} % null" if is_share else f"{value:,.6g}"
     states = [_state(by_run[run]) if run in by_run else ABSENT for run in runs]
     return Rule(newest["rule"], newest["column"] or "", newest["severity"], observed, states)
 

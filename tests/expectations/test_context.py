@@ -1,8 +1,10 @@
 """The files that a validation writes are a context of Great Expectations, and it uses only their Checkpoints."""
 
+import ast
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,24 @@ def test_every_command_refuses_an_application_with_invalid_expectations(tmp_path
     (tmp_path / "apps" / "wc.expectations.yaml").write_text("- nothing")
     with pytest.raises(BadInput, match=r"^application wc: wc\.expectations\.yaml: expectation 1: write type, "):
         registry.load("wc")
+
+
+def private_names(source: str) -> Iterator[str]:
+    """The private names of other modules that a module imports, reads, or overrides in a subclass."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            yield from (one.name for one in node.names if one.name.startswith("_"))
+        if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
+            yield node.attr
+        if isinstance(node, ast.ClassDef) and node.bases:
+            yield from (
+                one.name for one in node.body if isinstance(one, ast.FunctionDef) and re.match("_[^_]", one.name)
+            )
+
+
+def test_modules_use_public_names_of_great_expectations_only():
+    users = [path for path in Path(files.__file__).parent.rglob("*.py") if "great_expectations" in path.read_text()]
+    assert users
+    assert {path.name: list(private_names(path.read_text())) for path in users} == {path.name: [] for path in users}
+    planted = "from a import _b\nclass C(D):\n    def _e(self): return x._f"
+    assert sorted(private_names(planted)) == ["_b", "_e", "_f"]

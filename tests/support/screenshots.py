@@ -58,7 +58,9 @@ def pages(home: Home) -> dict[str, str]:
     def cells(run: Run, *verdicts: str) -> dict[str, str]:
         return {f"cell_{verdict}": of(run, f"{cell(run, verdict).name}.html") for verdict in verdicts}
 
-    whole = {name: f"/lockstep/{name}.html" for name in ("runs", "inputs", "finds", "performance", "benchmarks")}
+    whole = {
+        name: f"/lockstep/{name}.html" for name in ("runs", "inputs", "finds", "performance", "quality", "benchmarks")
+    }
     find = next((home.reports / "finds").rglob("*.html"))
     return whole | {
         "find": f"/lockstep/{find.relative_to(home.reports)}",
