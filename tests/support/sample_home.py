@@ -12,7 +12,7 @@ from reports.publish import publish
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from tests.infra.benchmarks.test_benchmarks import experiment, measured, plot, row
-from tests.reports import past_finds, past_runs
+from tests.reports import past_finds, past_quality, past_runs
 
 NIGHTS = 12
 # Every executor, with a cell whose plan the planner finds.
@@ -35,6 +35,7 @@ def make(home: Home) -> None:
     for number, run_id in enumerate(nights):
         past_runs.add(home, run_id, number % 10, run_id == nights[-1], "nightly", kinds=kinds, **NIGHTLY)
     past_runs.gate(home, "v1.2")
+    past_quality.make(home, nights[-10:])
     past_finds.of_home(home)
     past_finds.of_cell(home, nights[-1])
     _benchmark(home)
