@@ -1,8 +1,8 @@
 """Imports: each import has about as many rows, and as many without a value, as in the last nights.
 
-The data set `import_<name>` has a row for each row of the user's files. Its columns are the number of the event that the
-row became, and the nullable fields of the event. They are null for a row that the import set aside. So the nulls of `seq`
-are the rows that were set aside.
+The data set `import_<name>` has a row for each row of the user's files. Its columns are the number of the event that
+the row became, and the nullable fields of the event. They are null for a row that the import set aside. So the nulls of
+`seq` are the rows that were set aside.
 
 The bounds are the usual range of the last nights (`expectations/anomaly.py`), from the raw table `expectations`. The
 last run of a day (UTC) is its night. With too few nights, every figure is usual. The setting LOCKSTEP_ANOMALIES sets
