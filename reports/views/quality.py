@@ -53,7 +53,7 @@ class DataSet:
         name: its name.
         states: the worst state of its rules in each run, the newest first.
         links: the page of its result in each run, below the reports; empty if there is none.
-        rules: its rules in the order of the suite.
+        rules: its rules in the order of the results.
         charts: its charts.
     """
 

@@ -192,7 +192,7 @@ EXPECTATIONS = pa.schema(
         (VERSION, pa.int32()),
         ("run_id", pa.string()),
         ("data_set", pa.string()),  # the suite
-        ("number", pa.int32()),  # of the expectation in its suite, from 0
+        ("number", pa.int32()),  # of the result among those of the data set, from 0
         ("column", pa.string()),  # null: the expectation is about whole rows
         ("expectation", pa.string()),  # the type of Great Expectations
         ("rule", pa.string()),  # the rule in words
