@@ -17,7 +17,7 @@ def rows_of(data_set: str, results: Sequence[dict[str, Any]]) -> list[dict[str, 
 
     Args:
         data_set: Its name.
-        results: The results of its expectations, in the order of its suite, as Great Expectations writes them as JSON.
+        results: The results of its expectations, as Great Expectations writes them as JSON.
     """
     counts = [one["result"].get("observed_value") for one in results if one["expectation_config"]["type"] == ROW_COUNT]
     return [_row(data_set, number, one, counts[0] if counts else None) for number, one in enumerate(results)]
