@@ -63,25 +63,28 @@ test-full: FOR := $(if $(YES),test test-full)
 DOCTOR = PATH="$(HOST_PATH)"; { command -v "$(PYTHON)" >/dev/null || infra/setup/python $(YES); } && \
 	"$$(command -v "$(PYTHON)" || echo python3)" infra/setup/doctor $(if $(YES),--yes)
 
+# The locks whose packages .venv gets. An image needs no linters and no tests: `make setup LOCKS=requirements/runtime.lock`.
+LOCKS := requirements/runtime.lock requirements/dev.lock
+
 # The packages install beside the build of the runtime, which needs only one of them: maturin. Their bytecode is compiled
 # there, too: the build leaves a core idle, and every first process would compile what it imports.
-$(VENV)/.locked: requirements.lock | fit
+$(VENV)/.locked: $(LOCKS) | fit
 	@echo "setup: installing the Python packages and building the Rust runtime (about a minute)"
 	@mkdir -p $(BUILD)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
-	@awk '/^[a-z0-9]/ { tool = /^(uv|maturin)==/ } tool' requirements.lock > $(BUILD)/tools.lock
+	@awk '/^[a-z0-9]/ { tool = /^(uv|maturin)==/ } tool' requirements/runtime.lock > $(BUILD)/tools.lock
 	@$(RUN) -m pip install -q --no-deps --require-hashes -r $(BUILD)/tools.lock
 	+@$(MAKE) --no-print-directory --output-sync=line -j2 setup-packages setup-runtime
 	@touch $@
 
-# uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
-# pip.conf. If uv fails, pip tries. The lock is complete, so --no-deps skips resolution (pip would also reject extras
-# that the lock merges into one line).
+# uv installs the packages several times faster than pip, and removes those that no lock names any more. But it does not
+# read pip's settings, such as a mirror in pip.conf. If uv fails, pip tries. A lock is complete, so --no-deps skips
+# resolution (pip would also reject extras that the lock merges into one line).
 .PHONY: setup-packages setup-runtime
 setup-packages:
-	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes -r requirements.lock \
-	  || { echo "setup: uv failed; trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip sync -q --compile-bytecode --require-hashes $(LOCKS) \
+	  || { echo "setup: uv failed; trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes $(LOCKS:%=-r %); }
 
 setup-runtime:
 	@$(MATURIN) --skip-install
@@ -100,10 +103,12 @@ $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
 $(LOCKSTEP): | $(VENV)/.locked
 	@ln -sfn ../../infra/cli/lockstep $@
 
+# In this order: the versions of runtime.lock hold in dev.lock, too.
 .PHONY: lock
-lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba" upgrades one package
-	@$(VENV)/bin/uv pip compile requirements.in -o requirements.lock --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
+lock: $(VENV)/.locked ## resolve requirements/*.in into their locks; ARGS="--upgrade-package numba" upgrades one package
+	@for name in runtime dev docs; do \
+	  $(VENV)/bin/uv pip compile requirements/$$name.in -o requirements/$$name.lock --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS); done
 
 ##@ Checking
 # Tests have their own homes, so that they add nothing to the history of real runs.
@@ -184,12 +189,17 @@ docs: setup ## write the generated files, and build the documentation site into 
 	@$(RUN) -m infra.reference
 	@$(MAKE) --no-print-directory $(BUILD)/.site
 
-# Without this, mkdocs-material prints an advertisement.
-$(BUILD)/.site: export NO_MKDOCS_2_WARNING := 1
-# The site appears whole or not at all: Airflow may be serving it.
-$(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(VENV)/.locked
-	@$(RUN) -m mkdocs build --quiet --site-dir $(BUILD)/site.new
+# The site appears whole or not at all: Airflow may be serving it. So mkdocs.yml names another folder.
+$(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(BUILD)/docs/.locked
+	@$(BUILD)/docs/bin/zensical build --clean --strict > $(BUILD)/site.log 2>&1 || { cat $(BUILD)/site.log >&2; exit 1; }
 	@rm -rf $(BUILD)/site && mv $(BUILD)/site.new $(BUILD)/site
+	@touch $@
+
+# An environment of its own (requirements/docs.in).
+$(BUILD)/docs/.locked: requirements/docs.lock $(VENV)/.locked
+	@$(RUN) -m venv --clear $(BUILD)/docs
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip sync -q --python $(BUILD)/docs --require-hashes $< \
+	  || { echo "docs: uv failed; trying pip"; $(BUILD)/docs/bin/pip install -q --no-deps --require-hashes -r $<; }
 	@touch $@
 
 # What only Lockstep itself needs; a project has no such file (copier.yml).
@@ -199,7 +209,7 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(V
 # In the warehouse only raw/ is history; `lockstep warehouse build` makes the marts from it.
 .PHONY: clean
 clean: ## remove .venv, build outputs and the marts; keep the history of runs
-	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
 	@[ ! -d "$$LOCKSTEP_HOME/warehouse/raw" ] \

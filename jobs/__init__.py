@@ -6,6 +6,6 @@
     load_metrics        reports of all cells -> warehouse/raw/cells, samples; needs no Spark
 
 Airflow's operator passes the session (`dags/lib/spark.py`). Executors import functions by name, so their Python needs
-the checkout on its path, and what requirements.lock lists. The server of a run gives its executors both, if the
+the checkout on its path, and what runtime.lock lists. The server of a run gives its executors both, if the
 checkout has one path everywhere. LOCKSTEP_HOME must be the same path on the driver and on every executor.
 """

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.checkout import ROOT
+from infra.hosts.build import LOCK_FILE
 from streaming_core.apps.registry import ALL
 from streaming_core.cli.new import check_name, write_files
 from streaming_core.engines import environment, registry
@@ -122,8 +123,8 @@ def new(name: str) -> list[Path]:
 
 
 def _common_lock(packages: Sequence[str]) -> str:
-    """The lines of this checkout's requirements.lock for packages that need no others."""
-    blocks = re.split(r"\n(?=[a-z0-9])", (ROOT / LOCK).read_text())
+    """The lines of this checkout's runtime.lock for packages that need no others."""
+    blocks = re.split(r"\n(?=[a-z0-9])", (ROOT / LOCK_FILE).read_text())
     chosen = [block for block in blocks if block.partition("==")[0] in packages]
     return "\n".join(re.sub(r"\n +#.*", "", block).rstrip() for block in chosen) + "\n"
 

@@ -30,7 +30,7 @@ from streaming_core.storage import atomic_directory, digest_of
 
 PACKAGE = "streaming_core"
 COMMAND = f"from {PACKAGE}.cli import main; main()"
-LOCK_FILE = "requirements.lock"
+LOCK_FILE = "requirements/runtime.lock"
 ENGINE = (PACKAGE, "Cargo.toml", "Cargo.lock", "pyproject.toml")  # what a build of the engine is made of
 _ERROR = re.compile(r"error(\[E\d+\])?: ")  # of rustc and cargo; maturin's own errors look otherwise
 

@@ -225,7 +225,7 @@ PAIRS = pa.schema(
         ("build_digest", pa.string()),
         ("steal", pa.float64()),  # this and `others`: as in cells, the greater value of the two sides
         ("others", pa.float64()),
-        ("baseline_environment", pa.string()),  # digest of the requirements.lock of the baseline's commit
+        ("baseline_environment", pa.string()),  # digest of the runtime.lock of the baseline's commit
         ("environment", pa.string()),  # the environment of both
         ("error", pa.string()),  # the reason for having no pair; null if there is one
         ("measured_at", pa.timestamp("us", tz="UTC")),

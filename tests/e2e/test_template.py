@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from markupsafe import escape
-from mkdocs.utils import yaml_load
 
 from streaming_core.regression.home import Home
 from tests.support import checkout
@@ -149,7 +149,7 @@ def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, sh
     old["project"]["name"], old["tool"]["lockstep"] = NAME, settings["tool"]["lockstep"]
     assert settings == old
     with open(project / "mkdocs.yml") as file:
-        assert yaml_load(file)["site_name"] == TITLE
+        assert yaml.safe_load(file)["site_name"] == TITLE
     printed = shell(".venv/bin/python", "-c", LIST, str(shell.log)).splitlines()
     (ids,) = [json.loads(line[4:]) for line in printed if line[:4] == "ids "]
     files = {path.stem for path in (project / "dags").glob("*.py")} - {"__init__", "nightly"}
@@ -203,7 +203,7 @@ def test_project_runs_an_application_and_is_green_after_an_update(template, proj
     check_update(project)
     assert shell(".venv/bin/lockstep", "check", "cards", "--events", "500")
     shell(".venv/bin/python", "-m", "infra.reference")  # as `make docs` does, because of the new application
-    shell(".venv/bin/python", "-m", "mkdocs", "build", "--quiet", "--site-dir", ".lockstep-build/site")
+    shell("make", ".lockstep-build/.site")
     assert shell(".venv/bin/python", "-m", "infra.lint") == ""
     output = shell(".venv/bin/python", "-m", "pytest", "-q", "-m", "not slow")
     assert re.search(r"\d\d+ passed", output)

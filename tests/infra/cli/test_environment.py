@@ -17,6 +17,7 @@ from tests.support.checkout import FOREIGN
 # What the two need not agree upon: where one stands, and what make tells itself.
 APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR"}
 PATIENCE = 900
+LOCKS = ("requirements/runtime.lock", "requirements/dev.lock")
 LOOPBACK = "localhost,127.0.0.1"
 # The variables that a user may set for the installation, or for a run.
 KEPT = {
@@ -40,7 +41,8 @@ def checkout(tmp_path):
         shutil.copy(ROOT / name, root / name)
     (root / "streaming_core" / "runtime").mkdir(parents=True)
     (root / ".venv" / "bin").mkdir(parents=True)
-    for name in ("infra/setup/doctor", "requirements.lock", "Cargo.toml", "pyproject.toml"):
+    (root / "requirements").mkdir()
+    for name in ("infra/setup/doctor", "Cargo.toml", "pyproject.toml", *LOCKS):
         (root / name).touch()
     for name in ("python", "streaming-core"):
         program = root / ".venv" / "bin" / name

@@ -9,7 +9,7 @@ from numba.core.registry import cpu_target
 
 from streaming_core.machine_code import emission
 
-LOCK = Path(__file__).parents[3] / "requirements.lock"
+LOCK = Path(__file__).parents[3] / "requirements" / "runtime.lock"
 
 CHECKED = "0.68.1"
 OVERRIDDEN = {
