@@ -13,18 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import checkout
-from tests.support.programs import DOCTOR, require
+from tests.support import checkout, debian
+from tests.support.programs import DOCTOR
 
-RELEASE = "bookworm"
 PATIENCE = 7000
-SETTINGS = ("/etc/apt/apt.conf.d", "/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/hosts", "/etc/pip.conf")
-SETTINGS += ("/etc/resolv.conf", "/etc/ssl", "/etc/uv")
-SETTINGS += ("/usr/local/share/ca-certificates", "/usr/share/ca-certificates")
-OF_HOME = (".cargo/config", ".cargo/config.toml", ".config/pip", ".config/uv", ".netrc", ".pip")
-VARIABLES = re.compile(
-    r"(PIP|UV|CARGO_(HTTP|NET|REGISTRIES|REGISTRY|SOURCE)|SSL|CURL|REQUESTS)_\w+|(https?|no|all)_proxy", re.I
-)
 ENTER = """
 mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev"
@@ -40,36 +32,11 @@ class Machine:
 
     def __init__(self, root: Path):
         self.root = root
-        packages = ["--variant=minbase", "--include=make,git"]
-        log = root.with_name("debootstrap.log")
-        with open(log, "w") as out:
-            done = subprocess.run([require("debootstrap"), *packages, RELEASE, root, mirror()], stdout=out, stderr=out)
-        assert done.returncode == 0, log.read_text()[-3000:]
-        home = Path.home()
-        for path in map(Path, [*SETTINGS, *(home / name for name in OF_HOME), *self._named_files()]):
-            # The root of the machine has its home in /root, wherever ours is.
-            target = Path("/root") / path.relative_to(home) if path.is_relative_to(home) else path
-            self._copy(path, root / target.relative_to("/"))
+        debian.fill(root, ["make", "git"])
         checkout.track(root / "srv" / "lockstep")
         policy = root / "usr" / "sbin" / "policy-rc.d"  # packages start no services, which would take our ports
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
-
-    @staticmethod
-    def variables() -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
-
-    def _named_files(self) -> list[str]:
-        """Certificates and other files that variables name."""
-        return [value for value in self.variables().values() if value.startswith("/") and os.path.exists(value)]
-
-    @staticmethod
-    def _copy(source: Path, target: Path) -> None:
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
-        elif source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
 
     def run(self, *command: str) -> tuple[int, str]:
         """Exit code and output of a command in the checkout. Nothing that it starts or mounts outlives it."""
@@ -79,7 +46,7 @@ class Machine:
         left_by_other_programs = {name: text for name, text in checkout.FOREIGN.items() if "proxy" not in name.lower()}
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, str(self.root), *inside],
-            env={**left_by_other_programs, **self.variables(), **world},
+            env={**left_by_other_programs, **debian.variables(), **world},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,15 +54,6 @@ class Machine:
             timeout=PATIENCE,
         )
         return done.returncode, done.stdout
-
-
-def mirror() -> str:
-    """The address that this machine takes Debian's packages from."""
-    command = ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(CODENAME)", "Created-By: Packages"]
-    targets = [line.split() for line in subprocess.check_output(command, text=True).splitlines()]
-    sites = [site for site, *releases in targets if RELEASE in releases]
-    assert sites, "this machine has no source of Debian 12"
-    return sites[0]
 
 
 @pytest.fixture(scope="module")

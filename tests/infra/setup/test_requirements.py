@@ -46,11 +46,15 @@ def test_lock_has_a_hash_of_each_package_and_no_address(lock):
 def test_what_runs_and_what_tests_need_have_one_version_each():
     runtime, dev = (packages(FOLDER / f"{name}.lock") for name in ("runtime", "dev"))
     assert runtime.keys() & dev.keys()
-    assert {name: (runtime[name], dev[name]) for name in runtime.keys() & dev.keys() if runtime[name] != dev[name]} == {}
+    assert {
+        name: (runtime[name], dev[name]) for name in runtime.keys() & dev.keys() if runtime[name] != dev[name]
+    } == {}
 
 
 def test_runtime_has_no_tool_of_lint_or_tests():
-    named = {re.split(r"[<=\[]", line)[0] for line in (FOLDER / "dev.in").read_text().splitlines() if line[:1].isalpha()}
+    named = {
+        re.split(r"[<=\[]", line)[0] for line in (FOLDER / "dev.in").read_text().splitlines() if line[:1].isalpha()
+    }
     assert "pytest" in named
     assert named & packages(FOLDER / "runtime.lock").keys() <= {"markdown-it-py", "websockets"}  # others need them, too
 
@@ -73,7 +77,9 @@ def test_each_file_of_the_environment_belongs_to_one_package():
                 owners[path.as_posix()].add(canonicalize_name(distribution.name))
     assert "pyspark/__init__.py" in owners
     shared = {path: names for path, names in owners.items() if len(names) > 1}
-    assert {path: names for path, names in shared.items() if not re.fullmatch(r"dbt/(include/)?__init__.py", path)} == {}
+    assert {
+        path: names for path, names in shared.items() if not re.fullmatch(r"dbt/(include/)?__init__.py", path)
+    } == {}
 
 
 def test_environment_has_the_version_of_spark_that_the_lock_names():

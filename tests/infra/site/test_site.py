@@ -69,11 +69,11 @@ def search(browser: Browser, url: str) -> list[str]:
     """The pages that the search field finds."""
     browser.go(url)
     browser.wait(f"location.href === '{url}' && document.readyState === 'complete'")
-    browser.click("document.querySelector('.md-search__input')")
-    browser.type(f"{WORD}s")
-    browser.press("Backspace")  # the theme searches when a key goes up
-    links = "Array.from(document.querySelectorAll('.md-search-result__link'), link => link.href)"
-    browser.wait(f"{links}.length > 0")
+    browser.click("document.querySelector('.md-search__button')")
+    browser.wait("document.activeElement.shadowRoot?.querySelector('input') != null")
+    browser.type(WORD)
+    links = "Array.from(document.activeElement.shadowRoot.querySelectorAll('a[role=option]'), link => link.href)"
+    browser.wait(f"{links}.some(link => link.includes('{PAGE}'))")  # each letter searches anew
     return browser.ask(links)
 
 
