@@ -44,6 +44,7 @@ FLOORS = (
     "infra.hosts",
     "infra.spark",
     "infra.history",
+    "infra.release",
     "infra.benchmarks",
     "infra.airflow",
     "infra.gate",
@@ -55,7 +56,7 @@ FLOORS = (
     "dags",
 )
 # What a project leaves out (copier.yml).
-LEFT_OUT = {"infra.benchmarks"}
+LEFT_OUT = {"infra.benchmarks", "infra.release"}
 # What is independent of each other although one stands below the other, and what a part has to know of the world.
 APART = {
     "streaming_core.kernels": {"streaming_core.language.typed"},

@@ -1,7 +1,7 @@
 """The image of production and the development container: buildah builds both, and each runs a regression.
 
-Their base is an image that debootstrap makes under the name of Debian's own, so no registry of images is needed. It has our
-settings for package registries.
+Their base is an image that debootstrap makes under the name of Debian's own, so no registry of images is needed. It has
+our settings for package registries.
 """
 
 import json
@@ -61,9 +61,9 @@ class Images:
         """Build an image from a file, and make a container of it."""
         image = file.replace("/", "-").strip(".").lower()
         self.call(
-            "build", "--pull-never", "--network", "host", "--layers=false", "--file", file, "--tag", image, str(context)
+            "build", "--pull=never", "--network", "host", "--layers=false", "--file", file, "--tag", image, str(context)
         )
-        return self.call("from", "--pull-never", image)
+        return self.call("from", "--pull=never", image)
 
     def run(self, container: str, folder: str, *command: str) -> str:
         """Run a command in a container, as its user; returns the output."""

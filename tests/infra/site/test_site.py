@@ -70,7 +70,7 @@ def search(browser: Browser, url: str) -> list[str]:
     browser.go(url)
     browser.wait(f"location.href === '{url}' && document.readyState === 'complete'")
     browser.click("document.querySelector('.md-search__button')")
-    browser.wait("document.activeElement.shadowRoot?.querySelector('input') != null")
+    browser.wait("document.activeElement.shadowRoot?.activeElement?.tagName === 'INPUT'")
     browser.type(WORD)
     links = "Array.from(document.activeElement.shadowRoot.querySelectorAll('a[role=option]'), link => link.href)"
     browser.wait(f"{links}.some(link => link.includes('{PAGE}'))")  # each letter searches anew

@@ -1,0 +1,1 @@
+"""What a release of Lockstep needs: the smoke test of its wheel, and the publication of its documentation."""
