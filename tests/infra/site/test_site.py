@@ -73,7 +73,7 @@ def search(browser: Browser, url: str) -> list[str]:
     browser.wait("document.activeElement.shadowRoot?.activeElement?.tagName === 'INPUT'")
     browser.type(WORD)
     links = "Array.from(document.activeElement.shadowRoot.querySelectorAll('a[role=option]'), link => link.href)"
-    browser.wait(f"{links}.some(link => link.includes('{PAGE}'))")  # each letter searches anew
+    browser.wait(f"{links}.some(link => link.includes('{PAGE}?h={WORD}'))")
     return browser.ask(links)
 
 
