@@ -60,9 +60,8 @@ class Images:
     def container(self, file: str, context: Path) -> str:
         """Build an image from a file, and make a container of it."""
         image = file.replace("/", "-").strip(".").lower()
-        self.call(
-            "build", "--pull=never", "--network", "host", "--layers=false", "--file", file, "--tag", image, str(context)
-        )
+        options = ["--pull=never", "--network", "host", "--layers=false", "--build-arg", "PROFILE=ci"]
+        self.call("build", *options, "--file", file, "--tag", image, str(context))
         return self.call("from", "--pull=never", image)
 
     def run(self, container: str, folder: str, *command: str) -> str:
