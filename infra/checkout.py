@@ -12,6 +12,7 @@ from streaming_core.regression.home import Home
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / ".lockstep-build" / "site"  # the documentation site that `make docs` builds
 MATRICES = ROOT / "dags" / "matrices"
+LOCK_FILE = "requirements/runtime.lock"  # the packages that a run has
 
 
 def home() -> Home:

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from infra.checkout import ROOT
-from infra.hosts.build import LOCK_FILE
+from infra.checkout import LOCK_FILE, ROOT
 from streaming_core.apps.registry import ALL
 from streaming_core.cli.new import check_name, write_files
 from streaming_core.engines import environment, registry

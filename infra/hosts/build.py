@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 from zipfile import ZipFile
 
-from infra.checkout import ROOT
+from infra.checkout import LOCK_FILE, ROOT
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.interruption import Interrupted
 from streaming_core.process import Process, git
@@ -30,7 +30,6 @@ from streaming_core.storage import atomic_directory, digest_of
 
 PACKAGE = "streaming_core"
 COMMAND = f"from {PACKAGE}.cli import main; main()"
-LOCK_FILE = "requirements/runtime.lock"
 ENGINE = (PACKAGE, "Cargo.toml", "Cargo.lock", "pyproject.toml")  # what a build of the engine is made of
 _ERROR = re.compile(r"error(\[E\d+\])?: ")  # of rustc and cargo; maturin's own errors look otherwise
 

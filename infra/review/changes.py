@@ -16,14 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.checkout import ROOT
+from infra.checkout import LOCK_FILE, ROOT
 from infra.hosts import build
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.process import Process, git
 
 # The engine, without what the digests of applications cover and what runs no application.
-ENGINE = (build.PACKAGE, "Cargo.toml", "Cargo.lock", build.LOCK_FILE)
+ENGINE = (build.PACKAGE, "Cargo.toml", "Cargo.lock", LOCK_FILE)
 OTHERS = tuple(f":(exclude){build.PACKAGE}/{name}" for name in ("api.pyi", "apps", "bench", "generator"))
 # Prints what counts of each application, or its fault, {NAME: [text, fault]}, as JSON.
 PROGRAM = """

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.checkout import ROOT
+from infra.checkout import LOCK_FILE, ROOT
 from infra.hosts import build
 from streaming_core.run import provenance
 
@@ -100,13 +100,13 @@ fn main() {
 
 def make(root: Path) -> Path:
     """Write the repository; its checkout is at `v1`."""
-    files = {"Cargo.toml": CARGO, "pyproject.toml": PROJECT, build.LOCK_FILE: "numba==1\n", "src/lib.rs": RUNTIME}
+    files = {"Cargo.toml": CARGO, "pyproject.toml": PROJECT, LOCK_FILE: "numba==1\n", "src/lib.rs": RUNTIME}
     files |= {"streaming_core/__init__.py": "", "streaming_core/cli.py": ANSWERS, "streaming_core/answer": "{}"}
     put(root, files | {".gitignore": "asked\n__pycache__\n"})
     shutil.copy(ROOT / "Cargo.lock", root)  # of its crates those that are here, so that nothing is downloaded
     git(root, "init", "--quiet", "--initial-branch", "main")
     commit(root, "v1")
-    put(root, {"streaming_core/answer": '{"seconds": 0.5}', build.LOCK_FILE: "numba==2\n"})
+    put(root, {"streaming_core/answer": '{"seconds": 0.5}', LOCK_FILE: "numba==2\n"})
     commit(root, "slow")
     put(root, {"src/lib.rs": RUNTIME.replace("MODULE)", "NOSUCH)")})
     commit(root, "broken")
