@@ -53,7 +53,7 @@ path = "src/lib.rs"
 crate-type = ["cdylib"]
 
 [dependencies]
-pyo3-ffi = { version = "0.27", features = ["abi3-py311", "extension-module"] }
+pyo3-ffi = { version = "0.30", features = ["abi3-py311", "extension-module"] }
 """
 PROJECT = """
 [build-system]
