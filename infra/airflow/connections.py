@@ -82,8 +82,11 @@ def stored(names: Iterable[str]) -> dict[str, str]:
     )
     if done.returncode:
         raise RunFailed(f"Airflow's connections cannot be read: {(done.stderr.strip() or '?').splitlines()[-1]}")
-    known = json.loads(done.stdout)
-    return {variable(name): json.dumps(fields) for name, fields in known.items() if variable(name) in missing}
+    known = {variable(name): fields for name, fields in json.loads(done.stdout).items() if variable(name) in missing}
+    return {
+        name: json.dumps({field: value for field, value in fields.items() if value is not None})
+        for name, fields in known.items()
+    }
 
 
 def variable(name: str) -> str:
