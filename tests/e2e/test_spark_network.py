@@ -53,7 +53,7 @@ def cluster(machines, tmp_path_factory):
 
 
 # Reads what passes the switch, until its input ends. Prints the bytes of packets from one worker to the other, then
-# the names of Java classes in them. Messages of Spark that are not encrypted contain such names.
+# what in them is readable: the mark of compressed blocks, which rows in clear begin with, and names of Java classes.
 LISTENER = """
 import json, re, socket, sys, threading
 ends = [socket.inet_aton(address) for address in sys.argv[1:]]
@@ -64,7 +64,7 @@ def read():
         pair = packet[26:30], packet[30:34]
         if port != "switch" and packet[12:14] == b"\\x08\\x00" and set(pair) == set(ends):
             size[ends.index(pair[0])] += len(packet)
-            names.update(name.decode() for name in re.findall(rb"org\\.apache\\.spark[\\w.]+", packet))
+            names.update(name.decode() for name in re.findall(rb"LZ4Block|org\\.apache\\.spark[\\w.]+", packet))
 threading.Thread(target=read, daemon=True).start()
 print("listens", flush=True)
 sys.stdin.read()
