@@ -1,7 +1,7 @@
 """The login of Airflow's users, for the pages that the plugin mounts. The only module with private names of Airflow.
 
-Airflow mounts an app of a plugin without a login, and has no public dependency for it. The public API would answer, too,
-if the plugin passed the login of the user on. But then each page and each style sheet would cost a second request.
+Airflow mounts an app of a plugin without a login, and has no public dependency for it. The public API would answer,
+too, if the plugin passed the login of the user on. But then each page and each style sheet would cost a second request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lockstep's listener in Airflow: it keeps the files of open runs, records stops, and passes changes of tasks on.
 
-Airflow calls it in the scheduler about runs, and in the process of a task about that task. If a user sets the state of a
-task, the API server calls it. It tells no listener which user that is: its audit log has the name.
+Airflow calls it in the scheduler about runs, and in the process of a task about that task. If a user sets the state of
+a task, the API server calls it. It tells no listener which user that is: its audit log has the name.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def build(folder: Path, program: Path = PROGRAM) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
     (folder / "release.yml").write_text(CONFIGURATION)
-    command = [program, "build", "--strict", "--config-file", "release.yml"]
+    command = [str(program), "build", "--strict", "--config-file", "release.yml"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError:
