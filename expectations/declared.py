@@ -1,4 +1,7 @@
-"""Checks expectations as only Great Expectations can: their types, and the arguments of each type."""
+"""Checks expectations as only Great Expectations can: their types, and the arguments of each type.
+
+The only module with private names of Great Expectations: nothing public makes an expectation from the name of its type.
+"""
 
 from __future__ import annotations
 

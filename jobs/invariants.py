@@ -17,10 +17,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from jobs.comparison import spark_row
-from jobs.session import spark_session
+from jobs.session import from_arrow_type, spark_session, to_arrow_schema
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts, states

@@ -1,4 +1,8 @@
-"""The Spark session of a command. A task of a run gets its session from Airflow's operator."""
+"""The Spark session of a command. A task of a run gets its session from Airflow's operator.
+
+The only module with private names of Spark. Nothing public limits how long a client of Spark Connect tries again. And
+nothing public turns an Arrow type into a Spark type without a query.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema as from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type as from_arrow_type
+from pyspark.sql.pandas.types import to_arrow_schema as to_arrow_schema
 
 from jobs.driver import network_settings
 from streaming_core.errors import CommandFailed

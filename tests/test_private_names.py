@@ -20,13 +20,11 @@ class Tool(NamedTuple):
         public: the modules whose names are public. Those below another module of the tool are private.
         patterns: regular expressions of other private names, in Python, SQL and shell.
         adapter: the module that may use private names.
-        left: modules that still use them.
     """
 
     public: tuple[str, ...]
     patterns: tuple[str, ...]
     adapter: str
-    left: tuple[str, ...] = ()
 
 
 TOOLS = {
@@ -49,13 +47,11 @@ TOOLS = {
         ("pyspark", "pyspark.errors", "pyspark.logger", "pyspark.sql", "pyspark.sql.streaming", "pyspark.storagelevel"),
         (r"\._(jvm|jsc|jdf|jconf|jsparkSession)\b",),
         "jobs/session.py",
-        ("expectations/suites/__init__.py", "jobs/invariants.py"),
     ),
     "dbt": Tool(
         ("dbt.cli.main",),
         (r"macro (spark|default)__",),
         "infra/history/marts.py",
-        ("dbt/macros/concerned.sql",),
     ),
     "great_expectations": Tool(
         (
@@ -66,8 +62,7 @@ TOOLS = {
             "great_expectations.render",
         ),
         (),
-        "expectations/data_docs/views.py",
-        ("expectations/declared.py", "expectations/rows.py"),
+        "expectations/declared.py",
     ),
 }
 # Every module below these is public, too.
@@ -121,13 +116,13 @@ def private_names(tool: str, name: str) -> list[str]:
 def test_private_names_of_a_tool_stay_in_its_adapter(tool):
     about = TOOLS[tool]
     private = {name: names for name in files() if (names := private_names(tool, name))}
-    assert {name: names for name, names in private.items() if name not in (about.adapter, *about.left)} == {}
+    assert {name: names for name, names in private.items() if name != about.adapter} == {}
 
 
 @pytest.mark.parametrize("tool", [tool for tool, about in TOOLS.items() if private_names(tool, about.adapter)])
 def test_adapter_says_why_it_needs_private_names(tool):
     docstring = ast.get_docstring(ast.parse((ROOT / TOOLS[tool].adapter).read_text())) or ""
-    assert "private" in docstring or TOOLS[tool].left, "the adapter of a tool that is not clear yet has no reason yet"
+    assert "private" in docstring
 
 
 def test_private_names_are_seen():

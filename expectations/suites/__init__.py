@@ -22,8 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.session import from_arrow_schema
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.language.expectations import CRITICAL
