@@ -46,10 +46,12 @@ def defaults() -> dict[str, Any]:
 def regression_of(params: dict[str, Any]) -> dict[str, Any]:
     """The fields of RegressionSpec that a run's params set. They override the matrix, and then the defaults.
 
-    The form sends an empty field as null or as an empty list, and the lines of a list as texts, some of them empty.
+    The form sends an empty field as null, and the lines of a list as texts, some of them empty.
     """
     fields = {name: value for name, value in params.items() if name not in (*OF_RUN, LINEAGE) and value is not None}
     for name, value in fields.items():
         if isinstance(value, list):
             fields[name] = [item for item in value if not isinstance(item, str) or item.strip()]
-    return {name: value for name, value in fields.items() if value != []}
+    if fields.get("data") == []:  # no import chosen from the list
+        del fields["data"]
+    return fields

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_entered_fields_override_the_matrix_even_with_a_default(lockstep_home):
-    entered = {"events": str(defaults()["events"]), "threads": ["1", "2"], "applications": ["", " "]}
+    entered = {"events": str(defaults()["events"]), "threads": ["1", "2", ""]}
     fields = regression_of(FORM | {"matrix": "nightly"} | entered)
     assert fields == {"events": "100000", "threads": ["1", "2"]}
     request = matrices.request(checkout.MATRICES, lockstep_home, fields, "nightly")

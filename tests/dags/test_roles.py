@@ -7,9 +7,9 @@ DAG was parsed, or 200.
 import json
 
 import pytest
-from fastapi.testclient import TestClient
 
 from streaming_core.regression.stages import DAG_ID
+from tests.support.serving import serving
 
 ROLES = ("viewer", "user", "op", "admin")
 RUN = {"json": {"logical_date": None, "conf": {"hosts": ["local"]}}}
@@ -39,7 +39,7 @@ def clients(airflow_home, tmp_path_factory):
         patch.setenv("LOCKSTEP_HOME", str(tmp_path_factory.mktemp("lockstep")))
         patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", ",".join(f"{role}:{role}" for role in ROLES))
         purge_cached_app()
-        with TestClient(create_app(), follow_redirects=False) as server:
+        with serving(create_app()) as server:
             logins = {}
             for role in ROLES:
                 answer = server.post("/auth/token", json={"username": role, "password": f"password of {role}"})

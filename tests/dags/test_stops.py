@@ -130,8 +130,8 @@ def test_run_in_the_airflow_that_is_up_is_followed_to_its_end(server, airflow_ho
 
 
 def test_request_that_airflow_refuses_is_one_line(server):
-    with pytest.raises(BadInput, match=r"^Airflow refuses the run: .*events.*None is not of type.*$"):
-        regression.follow_in(log_in(str(server.base_url).rstrip("/")), {"events": None}, Noted(), *[print] * 3)
+    with pytest.raises(BadInput, match=r"^Airflow refuses the run: .*pin.*3 is not of type.*$"):
+        regression.follow_in(log_in(str(server.base_url).rstrip("/")), {"pin": 3}, Noted(), *[print] * 3)
 
 
 def test_server_without_these_passwords_is_named(server, monkeypatch):

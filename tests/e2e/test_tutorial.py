@@ -11,7 +11,7 @@ from tests.support import pages
 from tests.support.waiting import wait_for
 
 NIGHT = f"/api/v2/dags/{DAG_ID}_nightly"
-FIELDS = {"applications": ["mine"], "executors": ["morsel"]}
+FIELDS = {"applications": ["mine"], "executors": ["pinned"]}
 PATIENCE = 900
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

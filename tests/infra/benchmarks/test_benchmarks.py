@@ -234,7 +234,7 @@ def test_content_of_result_files_is_escaped(home):
         target = (home.reports / link.partition("#")[0]).resolve()
         assert target.is_relative_to(home.reports.resolve())
         assert target.exists()
-    pages = {f"{name}.html" for name in ("benchmarks", "finds", "index", "inputs", "performance", "runs")}
+    pages = {f"{name}.html" for name in ("benchmarks", "finds", "index", "inputs", "performance", "quality", "runs")}
     assert {p.name for p in home.reports.iterdir()} == {"bench", "charts", "docs", "style.css", *pages}
 
 
