@@ -7,7 +7,7 @@ Then follows a line for each change of a task (changes.py).
 
 `lockstep run` uses it while no Airflow is up. It could start Airflow's processes for the length of the run instead. But
 these need 82 seconds of processor time until they are healthy, and 23 seconds on two idle cores. This process needs 33
-for a whole run of one cell. (Airflow 3.3; processor times on a busy machine with two cores.)
+for a run of one cell, up to its expectations. (Airflow 3.3; processor times on a busy machine with two cores.)
 """
 
 from __future__ import annotations

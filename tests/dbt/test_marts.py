@@ -51,7 +51,7 @@ def test_build_of_a_history_reports_success_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     summaries = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(summaries) == 1
-    assert "dbt built 19 models, 1 seed, and 24 tests passed; 2 tests warned" in summaries[0]
+    assert "dbt built 21 models, 1 seed, and 26 tests passed; 2 tests warned" in summaries[0]
     assert summaries[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
