@@ -85,7 +85,7 @@ class _Epoch:
     Attributes:
         first: Its first night; None for the first epoch of the series.
         past: The epoch before, until this one is bridged or has a noise of its own.
-        kept: The nights since the last change, at most 63. `nights` counts all of them.
+        window: The nights since the last change, at most 63. `nights` counts all of them.
         noise: The standard deviation of a night, estimated from so many nights (`estimated`).
         before: The level before the last change, of so many nights (`before_nights`).
         since: The first night of that change; `detected_in` is the run that detected it.
@@ -96,7 +96,7 @@ class _Epoch:
 
     first: Night | None = None
     past: _Epoch | None = None
-    kept: list[Night] = field(default_factory=list)
+    window: list[Night] = field(default_factory=list)
     nights: int = 0
     noise: float | None = None
     estimated: int = 0
@@ -128,7 +128,7 @@ def _cross(epoch: _Epoch, night: Night) -> None:
     past, bridge = epoch.past, night.bridge
     if past is None or bridge is None or bridge.verdict not in BRIDGES:
         return
-    if not any(bridge.baseline.startswith(one.build) for one in past.kept if one.build is not None):
+    if not any(bridge.baseline.startswith(one.build) for one in past.window if one.build is not None):
         return
     epoch.past, epoch.bridge = None, bridge
     epoch.noise, epoch.estimated = past.noise, past.estimated
@@ -140,8 +140,8 @@ def _cross(epoch: _Epoch, night: Night) -> None:
 
 def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
     """Add a night, and look for a change; the margin, and whether the gate's verdict stands for the level."""
-    kept = [*epoch.kept[-(MOST + NEW - 1) :], night]
-    old, fresh = [one.y for one in kept[:-NEW]], [one.y for one in kept[-NEW:]]
+    window = [*epoch.window[-(MOST + NEW - 1) :], night]
+    old, fresh = [one.y for one in window[:-NEW]], [one.y for one in window[-NEW:]]
     level = _median(old) if old else 0.0
     if len(old) >= ENOUGH:
         far = sorted(abs(y - level) for y in old)
@@ -150,12 +150,12 @@ def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
     margin = LEAST_CHANGE
     if epoch.estimated and epoch.noise is not None:
         margin = max(margin, (2.5 + 30 / epoch.estimated) * epoch.noise)
-    epoch.kept, epoch.nights = kept, epoch.nights + 1
+    epoch.window, epoch.nights = window, epoch.nights + 1
     if epoch.estimated and len(old) >= AGAIN and (max(fresh) < level - margin or min(fresh) > level + margin):
-        cut = _cut([one.y for one in kept], level, _median(fresh))
-        epoch.kept, epoch.nights = kept[cut:], len(kept) - cut
+        cut = _cut([one.y for one in window], level, _median(fresh))
+        epoch.window, epoch.nights = window[cut:], len(window) - cut
         epoch.before, epoch.before_nights = level, cut
-        epoch.since, epoch.detected_in, epoch.size = kept[cut], night.run_id, None
+        epoch.since, epoch.detected_in, epoch.size = window[cut], night.run_id, None
     return margin, epoch.bridge is not None and (not epoch.estimated or len(old) < AGAIN)
 
 
@@ -172,8 +172,8 @@ def _size(epoch: _Epoch) -> Size | None:
     """The size of the last change: as the gate measured it, else the difference of both levels; None without one."""
     if epoch.since is None or epoch.size is not None or epoch.before is None or epoch.noise is None:
         return epoch.size
-    step = _median([one.y for one in epoch.kept]) - epoch.before
-    half = 1.96 * epoch.noise * math.sqrt(1.57 / epoch.before_nights + 1.57 / len(epoch.kept))
+    step = _median([one.y for one in epoch.window]) - epoch.before
+    half = 1.96 * epoch.noise * math.sqrt(1.57 / epoch.before_nights + 1.57 / len(epoch.window))
     return Size(math.exp(step) - 1, math.exp(step - half) - 1, math.exp(step + half) - 1)
 
 
@@ -196,7 +196,7 @@ def _judge(epoch: _Epoch, margin: float, by_gate: bool) -> Verdict:
     return Verdict(
         verdict=verdict,
         nights=epoch.nights,
-        level=math.exp(_median([one.y for one in epoch.kept])),
+        level=math.exp(_median([one.y for one in epoch.window])),
         noise=epoch.noise,
         smallest=smallest,
         since_run=since.run_id if since else None,
@@ -207,7 +207,7 @@ def _judge(epoch: _Epoch, margin: float, by_gate: bool) -> Verdict:
         change_low=size.change_low if size else None,
         change_high=size.change_high if size else None,
         edited_build=epoch.first.build if epoch.first else None,
-        reference_build=(epoch.past.kept[-1].build or "unknown") if epoch.past else None,
+        reference_build=(epoch.past.window[-1].build or "unknown") if epoch.past else None,
         bridge_run=epoch.bridge.run_id if by_gate and epoch.bridge else None,
     )
 

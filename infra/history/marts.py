@@ -147,8 +147,8 @@ def _merged(result: Any, later: Any) -> Any:
     if later.result is None:
         return later
     again = {one.node.unique_id for one in later.result}
-    kept = [one for one in result.result if one.node.unique_id not in again]
-    later.result.results = [*kept, *later.result]
+    first = [one for one in result.result if one.node.unique_id not in again]
+    later.result.results = [*first, *later.result]
     later.success &= result.success
     return later
 
