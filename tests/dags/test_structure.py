@@ -41,7 +41,7 @@ def test_stages_are_complete_and_sequential(dag):
 def test_verdict_is_the_only_leaf_and_alone_emits_the_asset_of_green_runs(dag):
     assert [task.task_id for task in dag.leaves] == ["verdict"]
     emits = {task.task_id: [asset.name for asset in task.outlets] for task in dag.tasks if task.outlets}
-    marts = ("cells", "latency", "quarantine", "runs", "speed", "throughput", "verdicts")
+    marts = ("cells", "latency", "quality", "quarantine", "runs", "speed", "throughput", "verdicts")
     assert emits == {
         "dbt_build": [named(f"lockstep/marts/{name}") for name in marts],
         "speed_gate": [named("lockstep/speed_gate")],
