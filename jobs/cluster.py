@@ -151,15 +151,17 @@ def _measured(
         standing = json.loads(before.standing)
         seconds += standing["nanoseconds"] / 1e9
         outputs, dropped = closed_digest(before), standing["counters"]["dropped"]
-    read = reduce(add, (one.read for name, one in all_figures if name == "events"), before.read if before else (0, 0))
+    read = reduce(
+        add, (figure.read for name, figure in all_figures if name == "events"), before.read if before else (0, 0)
+    )
     if (digest := format_digest(*read)) != content_digest:
         raise BadInput(
             f"workload {pass_.workload}: the rows were changed after they were written: digest {digest}, expected "
             f"{content_digest}"
         )
-    written = reduce(add, (one.written for name, one in all_figures if name == "sink"), outputs)
-    own = [one for _, one in all_figures]
-    engines, tasks = sum(one.engine for one in own), sum(one.seconds for one in own)
+    written = reduce(add, (figure.written for name, figure in all_figures if name == "sink"), outputs)
+    own = [figure for _, figure in all_figures]
+    engines, tasks = sum(figure.engine for figure in own), sum(figure.seconds for figure in own)
     return Sample(
         kind="verified" if number == 0 else "peak",
         repetition=number,
@@ -171,22 +173,22 @@ def _measured(
         events_per_s=pass_.events / seconds,
         processing=Latency.of_pass(seconds),
         breakdown={"useful": engines, "sync": 0.0, "lock": 0.0, "remote": 0.0, "other": max(tasks - engines, 0.0)},
-        cpu_seconds=sum(one.cpu for one in own),
-        dropped_invalid=dropped + sum(one.dropped for one in own),
-        dropped_late=sum(one.late for one in own),
+        cpu_seconds=sum(figure.cpu for figure in own),
+        dropped_invalid=dropped + sum(figure.dropped for figure in own),
+        dropped_late=sum(figure.late for figure in own),
         costs=costs(prepared, all_figures),
     )
 
 
 def costs(prepared: Prepared, all_figures: list[tuple[str, Figures]]) -> dict[str, int]:
     """The costs of a pass: seconds of the tasks of each stage, and rows moved between tasks."""
-    known = {"task_peak_bytes": max(one.peak for _, one in all_figures)}
+    known = {"task_peak_bytes": max(figure.peak for _, figure in all_figures)}
     for name in [*(stage.name for stage in prepared.stages), "sink"]:
-        own = [one for stage, one in all_figures if stage == name]
-        known[f"{name}_tasks_ns"] = int(sum(one.seconds for one in own) * 1e9)
-        known[f"{name}_python_ns"] = int(sum(one.cpu for one in own) * 1e9)
-        known[f"{name}_engine_ns"] = int(sum(one.engine for one in own) * 1e9)
-        known[f"{name}_rows"] = sum(one.rows_in for one in own)
+        own = [figure for stage, figure in all_figures if stage == name]
+        known[f"{name}_tasks_ns"] = int(sum(figure.seconds for figure in own) * 1e9)
+        known[f"{name}_python_ns"] = int(sum(figure.cpu for figure in own) * 1e9)
+        known[f"{name}_engine_ns"] = int(sum(figure.engine for figure in own) * 1e9)
+        known[f"{name}_rows"] = sum(figure.rows_in for figure in own)
     return known
 
 
@@ -286,7 +288,7 @@ def states_digest(app: App, pass_: SparkPass) -> str:
     known = figures(pass_)
     names = [operator.name for operator in app.operators if operator.state is not None]
     return joint_digest(
-        {name: reduce(add, (one.written for stage, one in known if stage == name), (0, 0)) for name in names}
+        {name: reduce(add, (figure.written for stage, figure in known if stage == name), (0, 0)) for name in names}
     )
 
 

@@ -297,7 +297,7 @@ class Server:
 
     def owners(self) -> list[str]:
         """The runs and the commands that have LOCKSTEP_HOME now."""
-        return [one.get("owner", "") for one in of_home(self.home).holders()]
+        return [holder.get("owner", "") for holder in of_home(self.home).holders()]
 
     def stop(self, owner: str) -> bool:
         """Stop the server of `owner`, which releases its share of the lock; False if `owner` has none.

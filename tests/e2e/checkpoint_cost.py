@@ -135,22 +135,22 @@ def measure(program: Program, args: argparse.Namespace, megabytes: int) -> dict:
             folder = Path(name) / str(number)
             folder.mkdir()
             for is_with in ((False, True), (True, False))[number % 2]:
-                one = run_pass(program, spec, keys, args, folder if is_with else None)
-                (with_ if is_with else without).append(one)
+                figures = run_pass(program, spec, keys, args, folder if is_with else None)
+                (with_ if is_with else without).append(figures)
             resumes.append(seconds_to_resume(program, spec, folder))
             size = sum(path.stat().st_size for path in paths(folder))
             for path in folder.iterdir():
                 path.unlink()
-    ratio = interval_of_ratio([one["rate"] for one in with_], [one["rate"] for one in without])
-    pauses = [pause for one in with_ for pause in one["pauses"]]
+    ratio = interval_of_ratio([figures["rate"] for figures in with_], [figures["rate"] for figures in without])
+    pauses = [pause for figures in with_ for pause in figures["pauses"]]
     return {
         "state_mb": keys * STATE / 1e6,
-        "events_per_s": sorted(one["rate"] for one in without)[len(without) // 2],
+        "events_per_s": sorted(figures["rate"] for figures in without)[len(without) // 2],
         "ratio": ratio,
         "checkpoints": len(pauses),
         "longest_fork_s": max(pauses, default=None),
         "longest_block_s": {"without": max(o["longest"] for o in without), "with": max(o["longest"] for o in with_)},
-        "written_mb_per_pass": [one["written"] / 1e6 for one in with_],
+        "written_mb_per_pass": [figures["written"] / 1e6 for figures in with_],
         "disk_mb": size / 1e6,
         "resume_s": sorted(resumes),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,

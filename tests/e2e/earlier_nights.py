@@ -31,7 +31,7 @@ def night(when: float) -> None:
     request = matrices.request(checkout.MATRICES, home, {}, "nightly")
     run_id = new_run_id(None, when)
     planned = matrix.plan(request.regression, home, run_id, "cli", request.matrix)
-    of = {one["address"]: one for one in planned["workloads"]}
+    of = {dataset["address"]: dataset for dataset in planned["workloads"]}
     for cell in planned["cells"]:
         spec, address = RunSpec.parse(cell["spec"]), cell["workload"]
         app, source = registry.load(spec.app), home.workload(spec.app, address)

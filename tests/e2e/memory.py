@@ -86,11 +86,11 @@ def peaks_of(command: list[str]) -> dict[str, int]:
     with subprocess.Popen(command, cwd=ROOT) as process:
         stage = psutil.Process(process.pid)
         while process.poll() is None:
-            for one in (stage, *stage.children(recursive=True)):
+            for member in (stage, *stage.children(recursive=True)):
                 with suppress(psutil.Error, OSError):  # it has ended
-                    status = Path(f"/proc/{one.pid}/status").read_text().splitlines()
+                    status = Path(f"/proc/{member.pid}/status").read_text().splitlines()
                     peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
-                    peaks[kind_of(one)] = max(peaks.get(kind_of(one), 0), peak)
+                    peaks[kind_of(member)] = max(peaks.get(kind_of(member), 0), peak)
             time.sleep(0.1)
     if process.returncode:
         sys.exit(f"memory: {' '.join(command)} ended with {process.returncode}")

@@ -90,7 +90,9 @@ class Sink:
 
     def alerts(self, kind: str) -> list[str]:
         """The texts of the alerts of a kind."""
-        return [one["message"] for one in self.messages if kind in one["title"].partition(": ")[2].split(", ")]
+        return [
+            message["message"] for message in self.messages if kind in message["title"].partition(": ")[2].split(", ")
+        ]
 
 
 class Nights:
@@ -202,14 +204,14 @@ def accused(run: Run) -> list[str]:
     """The slowdowns of a run by the trend and by the gate."""
     trend = [f"{cell.label} {cell.speed.text}" for cell in run.speeds if cell.speed]
     bad = ("slower", "faster", "different", "failed")
-    return trend + [f"{label} {one.text} (gate)" for label, one in run.gates if one.verdict in bad]
+    return trend + [f"{label} {gate.text} (gate)" for label, gate in run.gates if gate.verdict in bad]
 
 
 def unchanged(runs: list[Run], gated: int) -> list[Outcome]:
     """The checks of the unchanged nights."""
     cells = [cell for run in runs for cell in run.cells]
     judged = sum(bool(cell.speed and cell.speed.verdict in JUDGED) for cell in cells)
-    measured = [one for run in runs for _, one in run.gates if one.verdict in JUDGED]
+    measured = [gate for run in runs for _, gate in run.gates if gate.verdict in JUDGED]
     blamed = [f"{run.run_id}: {text}" for run in runs for text in accused(run)]
     red = [run.run_id for run in runs if not run.green]
     return [
@@ -248,11 +250,11 @@ def sit(nights: Nights, run: Run, count: int) -> list[Outcome]:
     for number in range(1, count + 1):
         words = ("-m", "infra.cli", "gate", "--against", "base", run.run_id, "--cells", name, "--json")
         answer = json.loads(nights.command("python", *words, codes=(0, 1)))  # 1: slower
-        (one,) = [gate for gate in answer["gate"] if gate["cell"] == name]
-        width = one["change_high"] - one["change_low"] if one["change"] is not None else 1.0
-        nights.say(f"sitting {number} of {count}: {one['verdict']}, interval {100 * width:.1f} % wide")
+        (gate,) = [gate for gate in answer["gate"] if gate["cell"] == name]
+        width = gate["change_high"] - gate["change_low"] if gate["change"] is not None else 1.0
+        nights.say(f"sitting {number} of {count}: {gate['verdict']}, interval {100 * width:.1f} % wide")
         if width < NARROW:
-            narrow.append(one["verdict"] == "slower")
+            narrow.append(gate["verdict"] == "slower")
     seen = f"{sum(narrow)} of {len(narrow)} narrow ones, of {count} sittings"
     return [("9 of 10 narrow sittings find it", bool(narrow) and sum(narrow) >= 0.9 * len(narrow), seen)]
 

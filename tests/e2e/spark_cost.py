@@ -1,10 +1,10 @@
 """What a cell on Spark costs, stage by stage, in processor seconds for a million events.
 
-    python -m tests.e2e.spark_cost [--apps wc sd wordcount] [--events 500000] [--tasks 1 2]
+    python -m tests.e2e.spark_cost [--apps wc sd wordcount] [--events 10000000] [--tasks 1 2]
 
-It prints a Markdown table. The first pass of each cell starts Python workers and compiles Spark's plans, so the figures
-are those of the second pass. `Spark` is what its JVM takes: it shuffles blocks, sorts them, and hands them to Python.
-`start` is what the Python workers take outside of the stages. The loop takes the same events in this process.
+It prints a Markdown table. A first, short pass of each cell starts Python workers and compiles Spark's plans: the
+figures are those of the second pass. `Spark` is what its JVM takes: it shuffles blocks, sorts them, and hands them to
+Python. `start` is what the Python workers take outside of the stages. The loop takes the same events in this process.
 docs/benchmarks/spark.md has a result.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -57,27 +58,26 @@ def loop_seconds(yardstick: Yardstick) -> float:
     return time.process_time() - began
 
 
-def row(spark: SparkSession, app: str, source: Path, folder: Path, tasks: int) -> tuple:
-    """The figures of the second pass of a cell."""
-    opened = workload.read(source, registry.load(app))
-    params = tuple(opened.manifest["params"].items())
-    compiled = prepared(app, params)
-    for number in range(2):
-        pass_ = SparkPass(
-            app, params, str(source), opened.rows, opened.end, tasks, str(folder / f"{tasks}-{number}"), writes=False
-        )
+def row(spark: SparkSession, app: str, sources: Sequence[Path], tasks: int) -> tuple:
+    """The figures of a pass over the last of `sources`, after one over each of the others."""
+    for source in sources:
+        opened = workload.read(source, registry.load(app))
+        params = tuple(opened.manifest["params"].items())
+        compiled = prepared(app, params)
+        folder = source.with_name(f"{source.name}-{tasks}")
+        pass_ = SparkPass(app, params, str(source), opened.rows, opened.end, tasks, str(folder), writes=False)
         before, began = processor_seconds(), time.perf_counter()
         cluster.run_pass(spark, compiled, pass_)
         wall, after = time.perf_counter() - began, processor_seconds()
     stages = cluster.figures(pass_)
-    first, sink = (sum(one.cpu for name, one in stages if name == stage) for stage in ("events", "sink"))
-    others = sum(one.cpu for name, one in stages if name not in ("events", "sink"))
-    spent = {name: after[name] - before[name] for name in after}
+    first, sink = (sum(figure.cpu for name, figure in stages if name == stage) for stage in ("events", "sink"))
+    others = sum(figure.cpu for name, figure in stages if name not in ("events", "sink"))
+    taken = {name: after[name] - before[name] for name in after}
     yardstick = yardstick_of(compiled.program, opened)
     loop = min(loop_seconds(yardstick) for _ in range(3))
-    whole = sum(spent.values())
-    seconds = (first, others, sink, spent["python"] - first - others - sink, spent["java"], whole, loop)
-    return (app, tasks, opened.rows, *(f"{1e6 * one / opened.rows:.2f}" for one in seconds), f"{whole / loop:.1f}",
+    whole = sum(taken.values())
+    seconds = (first, others, sink, taken["python"] - first - others - sink, taken["java"], whole, loop)
+    return (app, tasks, opened.rows, *(f"{1e6 * spent / opened.rows:.2f}" for spent in seconds), f"{whole / loop:.1f}",
             f"{wall:.1f}")  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--apps", nargs="+", default=["wc", "sd", "wordcount"])
-    parser.add_argument("--events", type=int, default=500_000)  # the loop decodes more in each pass
+    parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--tasks", nargs="+", type=int, default=[1, 2])
     arguments = parser.parse_args()
     print("|", " | ".join(COLUMNS), "|\n" + "|---" * len(COLUMNS) + "|")
@@ -94,10 +94,11 @@ def main() -> None:
             if spark.conf.isModifiable(name):
                 spark.conf.set(name, value)
         for app in arguments.apps:
-            source = Path(folder, app)
-            workload.write(registry.load(app), {}, arguments.events, 5, source)
+            sources = Path(folder, f"{app}-short"), Path(folder, app)
+            for source, events in zip(sources, (100_000, arguments.events), strict=True):
+                workload.write(registry.load(app), {}, events, 5, source)
             for tasks in arguments.tasks:
-                figures = row(spark, app, source, Path(folder, f"{app}-passes"), tasks)
+                figures = row(spark, app, sources, tasks)
                 print("|", " | ".join(map(str, figures)), "|", flush=True)
 
 

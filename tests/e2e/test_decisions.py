@@ -80,7 +80,7 @@ def test_acknowledgement_in_airflow_is_shown_on_the_pages(airflow):
     airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
     assert set(ended(airflow, question).values()) == {"success"}
     entries = decisions(airflow.home)
-    assert {(one.of_run, one.why) for one in entries} == {(past_runs.LAST, why)}
-    assert {one.decided_by for one in entries} == {"admin"}
+    assert {(entry.of_run, entry.why) for entry in entries} == {(past_runs.LAST, why)}
+    assert {entry.decided_by for entry in entries} == {"admin"}
     page = Outline(airflow.call(f"/lockstep/{past_runs.LAST}/index.html", raw=True)).text
     assert page.count(f"UTC: {why}") == 3

@@ -75,7 +75,7 @@ def airflow(copied, user_environment, nodes):
     connections = {name: node.connection(engine, python) for name, node in nodes.items()}
     connections["unfit"] = nodes["node-c"].connection(engine, "/nowhere/python")
     spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
-    settings = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(one) for name, one in connections.items()}
+    settings = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection) for name, connection in connections.items()}
     settings |= {f"AIRFLOW_CONN_{PREFIX.upper()}SPARK_DEFAULT": spark, "LOCKSTEP_HOSTS": ", ".join(NODES)}
     environment = user_environment | settings | {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2"}
     with Airflow(environment, copied) as running:
@@ -260,8 +260,8 @@ def test_gate_command_measures_on_the_host_and_reports_an_unreachable_one(airflo
     def gate() -> dict:
         done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
-        (one,) = json.loads(done.stdout)["gate"]
-        return one
+        (verdict,) = json.loads(done.stdout)["gate"]
+        return verdict
 
     assert gate()["verdict"] == "too_short"
     nodes["node-c"].kill()

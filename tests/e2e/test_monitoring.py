@@ -38,7 +38,10 @@ class Receiver:
         elif path == "/v1/metrics":
             request = ExportMetricsServiceRequest.FromString(body)
             for metric in (m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics):
-                labels = [{one.key: one.value.string_value for one in p.attributes} for p in metric.gauge.data_points]
+                labels = [
+                    {attribute.key: attribute.value.string_value for attribute in p.attributes}
+                    for p in metric.gauge.data_points
+                ]
                 self.metrics.setdefault(metric.name, []).extend(labels)
         else:
             self.calls.append(path)
@@ -118,8 +121,8 @@ def test_night_calls_the_dead_mans_switch(airflow, receiver):
 def test_scraper_reads_the_night(airflow, run):
     text = airflow.call("/lockstep/metrics", raw=True)
     metrics = {family.name: family.samples for family in text_string_to_metric_families(text)}
-    assert [(one.labels, one.value) for one in metrics["lockstep_run_green"]] == [({"matrix": "nightly"}, 1.0)]
-    stages = {one.labels["stage"] for one in metrics["lockstep_stage_seconds"]}
+    assert [(sample.labels, sample.value) for sample in metrics["lockstep_run_green"]] == [({"matrix": "nightly"}, 1.0)]
+    stages = {sample.labels["stage"] for sample in metrics["lockstep_stage_seconds"]}
     assert {Stage.RUN_CORE, Stage.VALIDATE_OUTPUTS, Stage.DBT_BUILD} <= stages
     assert len(metrics["lockstep_events_per_second"]) == len(run.cells)
 
@@ -158,6 +161,8 @@ def test_lineage_leads_from_the_workload_to_the_pages(airflow, events, run):
     assert names(Stage.RUN_CORE, "outputs") == {str(home.root / "runs")}
     assert names(Stage.VALIDATE_OUTPUTS, "inputs") == {oracle, str(home.root / "runs")}
     assert names(Stage.PUBLISH_REPORTS, "outputs") == {str(home.reports)}
-    (cells,) = [one for one in complete[Stage.LOAD_METRICS]["outputs"] if one["name"] == str(home.raw("cells"))]
+    (cells,) = [
+        output for output in complete[Stage.LOAD_METRICS]["outputs"] if output["name"] == str(home.raw("cells"))
+    ]
     assert cells["namespace"] == "file"
     assert cells["facets"]["version"]["datasetVersion"] == run.run_id

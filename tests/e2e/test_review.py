@@ -125,7 +125,7 @@ class Runner:
         return self.values[expression.strip()]
 
     def filled(self, text: str) -> str:
-        return re.sub(r"\$\{\{(.*?)\}\}", lambda one: self.value(one[1]), text)
+        return re.sub(r"\$\{\{(.*?)\}\}", lambda match: self.value(match[1]), text)
 
 
 def test_pull_request_is_reviewed_and_its_comment_replaced(copied, remote, home, user_environment, tmp_path):

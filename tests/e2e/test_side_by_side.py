@@ -69,7 +69,11 @@ def check(home: Home, run_ids: list[str]) -> None:
 def of_world(home: Home, airflow: str) -> list[str]:
     """The runs of an Airflow that have LOCKSTEP_HOME now."""
     keepers = of_home(home).holders()
-    return [one["owner"] for one in keepers if psutil.Process(one["pid"]).environ()["AIRFLOW_HOME"].endswith(airflow)]
+    return [
+        keeper["owner"]
+        for keeper in keepers
+        if psutil.Process(keeper["pid"]).environ()["AIRFLOW_HOME"].endswith(airflow)
+    ]
 
 
 def test_two_of_three_runs_are_right_when_the_third_is_killed(tmp_path, home):
@@ -89,7 +93,7 @@ def test_two_of_three_runs_are_right_when_the_third_is_killed(tmp_path, home):
         assert drivers
         for process in (run, *drivers):
             process.kill()
-        wait_for(lambda: killed not in [one["owner"] for one in of_home(home).holders()], PATIENCE)
+        wait_for(lambda: killed not in [holder["owner"] for holder in of_home(home).holders()], PATIENCE)
         wait_for(lambda: not any(alive(process.pid) for process in below), PATIENCE)
         outputs = [run.communicate(timeout=PATIENCE) for run in runs]
         assert [run.returncode for run in runs] == [0, 0, -signal.SIGKILL], outputs
@@ -102,10 +106,10 @@ def test_two_of_three_runs_are_right_when_the_third_is_killed(tmp_path, home):
 
 
 def test_runs_of_two_schedulers_go_on_at_once_and_a_killed_worker_fails_its_run_alone(tmp_path, home):
-    with Airflow(world(tmp_path, "airflow-0")) as one, Airflow(world(tmp_path, "airflow-1")) as other:
+    with Airflow(world(tmp_path, "airflow-0")) as first, Airflow(world(tmp_path, "airflow-1")) as other:
         runs = [
             (airflow, airflow.call(RUNS, "POST", {"conf": SMALL, "logical_date": None})["dag_run_id"])
-            for airflow in (one, other, other)
+            for airflow in (first, other, other)
         ]
 
         def of(run: tuple[Airflow, str]) -> str:

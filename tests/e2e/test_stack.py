@@ -68,11 +68,11 @@ class Stack:
         return self.api.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
 
     def run_id(self, run: str) -> str:
-        return next(one for one in self.history.run_ids() if self.history.origin(one) == run)
+        return next(run_id for run_id in self.history.run_ids() if self.history.origin(run_id) == run)
 
     def check_green(self, run: str) -> None:
         """Wait for the end of a run: every cell equals the oracle."""
-        state = wait_for(lambda: {"running": "", "queued": ""}.get(one := self.state(run), one), PATIENCE)
+        state = wait_for(lambda: {"running": "", "queued": ""}.get(state := self.state(run), state), PATIENCE)
         result = self.history.run(self.run_id(run))
         assert (state, result.green, bool(result.cells)) == ("success", True, True), result.sentence
 
@@ -151,7 +151,11 @@ def test_nothing_listens_beyond_loopback(stack):
     for process in stack.family():
         with suppress(psutil.Error):  # it has just ended
             connections += process.net_connections("tcp")
-    addresses = {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
+    addresses = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN
+    }
     assert addresses
     assert addresses <= {"127.0.0.1", "::1"}
 

@@ -136,8 +136,8 @@ def test_project_has_every_file_except_those_for_the_development_of_lockstep(tem
     assert changed == {"docs/benchmarks.md", "mkdocs.yml", "pyproject.toml"}
 
 
-def differ(one: Path, other: Path) -> bool:
-    return one.read_bytes() != other.read_bytes() or one.stat().st_mode != other.stat().st_mode
+def differ(left: Path, other: Path) -> bool:
+    return left.read_bytes() != other.read_bytes() or left.stat().st_mode != other.stat().st_mode
 
 
 def test_project_has_its_own_names_in_airflow_and_on_pages(template, project, shell):

@@ -50,7 +50,7 @@ def version_of(url: str, token: str | None) -> str:
 def family_of(pid: int) -> list[psutil.Process]:
     """A process and all that it started, as far as they run."""
     process = psutil.Process(pid)
-    return [one for one in (process, *process.children(recursive=True)) if alive(one.pid)]
+    return [member for member in (process, *process.children(recursive=True)) if alive(member.pid)]
 
 
 @pytest.mark.slow
