@@ -22,8 +22,7 @@ from streaming_core.language.record import visible
 from streaming_core.run.failure import runtime_failures
 
 STREAM = "stream"  # the column with the number of a row's stream, of a windowed operator with several
-# A rank of executor share: the position of the input, its order, and in the lowest bits the number of the others.
-POSITION, HALF, COUNT = 32, np.uint64(32), np.uint64(127)
+COUNT = np.uint64(127)  # the lowest bits of a rank of the runtime, which count the others
 
 
 @dataclass(frozen=True)
@@ -190,11 +189,11 @@ class Running:
         return metrics
 
     def _outputs(self, text: np.ndarray) -> Outputs:
-        data, _, count = self._engine.take_outputs()
+        data, positions, count = self._engine.take_outputs()
         rows = np.frombuffer(data, dtype=self._output.dtype(header=True), count=count)
         table = row_format.decode(rows, text, self._output, np.zeros(count, np.uint32)).remove_column(1)
-        positions, order = _parts(np.frombuffer(self._engine.take_ranks(), ">u8").reshape(count, 2))
-        return Outputs(table, positions, order)
+        ranks = np.frombuffer(self._engine.take_ranks(), ">u8").reshape(count, 2)
+        return Outputs(table, np.frombuffer(positions, np.uint32), _order(ranks))
 
     def _state(self) -> pa.Table | None:
         if self._operator.state is None:
@@ -225,9 +224,9 @@ class Dealing:
         return pairs[:, 0], pairs[:, 1]
 
 
-def _parts(ranks: np.ndarray) -> tuple[np.ndarray, Ranks]:
-    """The positions and the order that ranks of executor share consist of; uint64 of shape (rows, 2)."""
+def _order(ranks: np.ndarray) -> Ranks:
+    """The ranks of the runtime (runtime/src/dataflow/channel/rank.rs); uint64 of shape (rows, 2)."""
     high, low = (column.astype(np.uint64) for column in ranks.T)
-    bits = (low & COUNT).astype(np.int64) - POSITION
-    words = [high << HALF | low >> HALF, *([(low & ~COUNT) << HALF] if bits.max(initial=0) > WORD else [])]
-    return (high >> HALF).astype(np.int64), Ranks(np.stack(words, axis=1), bits)
+    bits = (low & COUNT).astype(np.int64)
+    words = [high, *([low & ~COUNT] if bits.max(initial=0) > WORD else [])]
+    return Ranks(np.stack(words, axis=1), bits)

@@ -46,6 +46,13 @@ impl Rank {
         self.along(Path::default().number(number))
     }
 
+    /// The number in the first `bits` bits, and the rank behind them.
+    pub fn split(self, bits: u32) -> (u64, Self) {
+        let path = self.0 >> COUNT << COUNT;
+        let number = (path >> (u128::BITS - bits)) as u64;
+        (number, Self(path << bits | u128::from(self.len() - bits)))
+    }
+
     /// The rank of this row among those of several streams, coming through stream `number`; None: the path is too long.
     #[inline]
     pub fn through(self, number: u64) -> Option<Self> {

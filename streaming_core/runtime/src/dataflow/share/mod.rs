@@ -3,9 +3,9 @@
 //! The cluster engine runs each operator in tasks that share nothing (STRETCH, section 2.2). It deals rows to them by key, sorts
 //! them, and puts the outputs of all tasks into one order. The task is this executor, on the calling thread.
 //!
-//! Each output has a rank (`channel/rank.rs`). The first 32 bits are the position of its input in the block. The rest is its
-//! order among the outputs of that input, in all tasks. At the end of the stream, a partitioned operator flushes its keys in
-//! ascending order. The number of the key then takes the place of the position. Windows that expire then have position 0.
+//! Each output has the position of its input in the block, as its number, and a rank (`channel/rank.rs`), its order among the
+//! outputs of that input in all tasks. At the end of the stream, a partitioned operator flushes its keys in ascending order. The
+//! number of the key then takes the place of the position. Windows that expire then have position 0.
 //!
 //! A program is a chain of operators, at most one of them with state. Or it is one operator with windows. If that takes several
 //! streams, the last word of an event is the number of its stream, and the fields are those of the stream.
@@ -17,7 +17,7 @@ mod windows;
 
 pub use dealer::Dealer;
 
-use crate::dataflow::channel::rank::path_too_long;
+use crate::dataflow::channel::rank::{Rank, path_too_long};
 use crate::dataflow::direct::keyed;
 use crate::dataflow::flush::{due, flush_keys};
 use crate::dataflow::lane::{Lanes, Scratch, keyed_states, lane_of};
@@ -38,12 +38,9 @@ use crate::state::states::States;
 use crate::threads::sync::Arc;
 use crate::threads::team::thread_cpu_nanoseconds;
 
-use outputs::{Outputs, at};
+use outputs::{Outputs, SECTION};
 use shape::check;
 use windows::Windows;
-
-/// Rows between two looks for a signal.
-const SECTION: usize = 1 << 16;
 
 /// A chain of operators with one lane for its keys.
 #[derive(Debug)]
@@ -69,8 +66,6 @@ struct Share {
     work: Work,
     texts: Option<Arc<Texts>>,
     outputs: Outputs,
-    /// Bytes of an output.
-    stride: usize,
     counters: Counters,
     clock: Clock,
     events: u64,
@@ -86,7 +81,6 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
     check(&program, options.share)?;
     // SAFETY: the creator of the program guarantees its addresses.
     let (chain, windows) = unsafe { (Chain::bind(&program)?, Windows::bind(&program, options.share)?) };
-    let stride = chain.output_stride();
     let work = match windows {
         Some(windows) => Work::Windows(Box::new(windows)),
         None => Work::Line(Box::new(Line {
@@ -101,7 +95,6 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
         work,
         texts: program.texts.clone(),
         outputs: Outputs::default(),
-        stride,
         counters: Counters::default(),
         clock: Clock::default(),
         events: 0,
@@ -147,8 +140,9 @@ impl Line {
         for (index, &origin) in self.positions.iter().enumerate() {
             number = if last == Some(origin) { number + 1 } else { 0 };
             last = Some(origin);
-            let rank = at(position(origin as usize)).output(number).ok_or_else(|| path_too_long(rows.seq(index)))?;
-            outputs.ranks.push(rank.order());
+            let rank = Rank::ONLY.output(number).ok_or_else(|| path_too_long(rows.seq(index)))?;
+            outputs.positions.push(position(origin as usize) as u32);
+            outputs.ranks.push(rank);
         }
         Ok(())
     }
@@ -241,14 +235,11 @@ impl Executor for Share {
     }
 
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        let rows = std::mem::take(&mut self.outputs.rows);
-        // The ranks number them.
-        let numbers = vec![0; rows.len() / self.stride];
-        (rows, numbers)
+        (std::mem::take(&mut self.outputs.rows), std::mem::take(&mut self.outputs.positions))
     }
 
     fn take_ranks(&mut self) -> Vec<u128> {
-        std::mem::take(&mut self.outputs.ranks)
+        self.outputs.ranks.drain(..).map(Rank::order).collect()
     }
 
     fn metrics(&self) -> Metrics {

@@ -1,7 +1,6 @@
 //! The shares of an operator, each on the rows that a dealer gives it, merged into one order against the sequential model.
 
 use super::*;
-use crate::dataflow::share::outputs::POSITION;
 use crate::dataflow::testing::pipelines::{Events, Pipeline, Row, partitioned, some, stateful, stateless};
 use crate::dataflow::testing::windows::{Single, Windows as Declared, blocks};
 
@@ -10,14 +9,14 @@ fn executor(program: Program, share: (usize, usize)) -> Box<dyn Executor> {
     make(program, options).unwrap()
 }
 
-/// The outputs of an executor since the last call, each with the position of its input and its rank behind that.
+/// The outputs of an executor since the last call, each with the position of its input and its rank.
 fn outputs(executor: &mut dyn Executor) -> Vec<(usize, u128, Row)> {
     let (rows, numbers) = executor.take_outputs();
     let words: Vec<i64> = rows.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect();
     let ranks = executor.take_ranks();
     assert_eq!(ranks.len(), numbers.len());
     let rows = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]);
-    rows.zip(ranks).map(|(row, rank)| ((rank >> (128 - POSITION)) as usize, rank << POSITION, row)).collect()
+    rows.zip(ranks).zip(numbers).map(|((row, rank), position)| (position as usize, rank, row)).collect()
 }
 
 /// What the shares of a windowed operator make of events in blocks, in one order, and how many rows are late.

@@ -148,7 +148,7 @@ impl Windows {
         let mut own: Vec<(u32, *const u8, u64)> = self.dealt.copies_of(self.share).collect();
         // Each event belongs to one stream, so this is their total order. The rows of each stream ascend already.
         own.sort_by_key(|&(position, ..)| position);
-        let inputs: Vec<Rank> = own.iter().map(|&(position, ..)| at(first + position as usize)).collect();
+        let inputs: Vec<Rank> = own.iter().map(|&(position, ..)| at(position as usize)).collect();
         let places: Vec<*const u8> = own.iter().map(|&(_, place, _)| place).collect();
         let meetings: Vec<u64> = own.iter().map(|&(.., meeting)| meeting).collect();
         let taken = Rows { places: places.as_ptr(), ..Rows::new(std::ptr::null(), own.len(), rows.stride, rows.text) };
@@ -159,7 +159,7 @@ impl Windows {
             // There is no other epoch, whatever the last event is.
             // SAFETY: the copies keep the rows and their meetings until the next call of `deal`.
             from = unsafe { replica.process(&dealt.operator, (taken, 0), next, &meetings, &|| 0, &mut put_out) }?;
-            self.put_out(outputs, counters);
+            self.put_out(outputs, counters, |outputs, rank| outputs.split(rank, first));
         }
         Ok(())
     }
@@ -202,18 +202,20 @@ impl Windows {
         counters: &mut Counters,
     ) -> Result<(), RunError> {
         let Self { dealt, replica, out, ranks, .. } = self;
-        let mut put_out = Out { rows: out, inputs: Some(&[at(0)]), ranks };
+        let mut put_out = Out { rows: out, inputs: Some(&[Rank::ONLY]), ranks };
         // SAFETY: as the caller says.
         unsafe { replica.finish(&dealt.operator, seq, text, &mut put_out) }?;
-        self.put_out(outputs, counters);
+        self.put_out(outputs, counters, |outputs, rank| {
+            outputs.positions.push(0);
+            outputs.ranks.push(rank);
+        });
         Ok(())
     }
 
-    fn put_out(&mut self, outputs: &mut Outputs, counters: &mut Counters) {
+    fn put_out(&mut self, outputs: &mut Outputs, counters: &mut Counters, add: impl Fn(&mut Outputs, Rank)) {
         counters.dropped += self.out.take_dropped();
         outputs.rows.extend_from_slice(self.out.bytes());
-        outputs.ranks.extend(self.ranks.iter().map(|rank| rank.order()));
+        self.ranks.drain(..).for_each(|rank| add(outputs, rank));
         self.out.clear();
-        self.ranks.clear();
     }
 }
