@@ -135,17 +135,14 @@ class Rows:
         """The rows from `begin` to `end`."""
         return Rows(self.table.slice(begin, end - begin), self.ranks.take(slice(begin, end)))
 
-    def sorted(self) -> Rows:
-        """The rows in the order of (seq, rank)."""
-        order = self.ranks.sort(to_numpy(self.table.column("seq")))
-        return self if order is None else Rows(self.table.combine_chunks(), self.ranks).take(order)
-
     @classmethod
     def of(cls, parts: list[Rows]) -> Rows:
-        """Rows together. A step or consumer that has one input gets them in order."""
+        """Rows together, in the order of (seq, rank), which each part has already."""
         if len(parts) == 1:
             return parts[0]
-        return cls(pa.concat_tables([part.table for part in parts]), Ranks.concat([part.ranks for part in parts]))
+        table, ranks = pa.concat_tables([part.table for part in parts]), Ranks.concat([part.ranks for part in parts])
+        order = ranks.sort(to_numpy(table.column("seq")))
+        return cls(table, ranks) if order is None else cls(table.combine_chunks(), ranks).take(order)
 
     def block(self) -> pa.Buffer:
         """The columns of a block; there are rows. Integers are as short as they may be, because Spark copies them."""
@@ -320,8 +317,7 @@ class StageTask:
                     table = self._intakes[number].table(part.table, streams[input_] if streams else 0)
                     parts.append(Rows(table, part.ranks))
             if parts:
-                leaving = Rows.of(parts)
-                yield from self._leave(number, leaving.sorted() if exit_.joins else leaving)
+                yield from self._leave(number, Rows.of(parts))
 
     def _inputs(self, step: Step, rows: dict[int, Rows]) -> Rows | None:
         parts = [rows[source].through(number) if step.joins else rows[source] for source, number in step.inputs
@@ -500,14 +496,14 @@ def merged(blocks: Iterable[tuple[int, bytes]]) -> Iterator[Rows]:
     waiting: list[Rows] = []
     for seq, data in blocks:
         if sum(map(len, (rows.ranks for rows in waiting))) >= ROWS:
-            rows = Rows.of(waiting).sorted()
+            rows = Rows.of(waiting)
             ready = int(np.searchsorted(to_numpy(rows.table.column("seq")), seq))
             if ready:
                 yield rows.slice(0, ready)
             waiting = [rows.slice(ready, len(rows.ranks))] if ready < len(rows.ranks) else []
         waiting.append(Rows.of_block(seq, data))
     if waiting:
-        yield Rows.of(waiting).sorted()
+        yield Rows.of(waiting)
 
 
 def state_parts(pass_: SparkPass, operator: str) -> Parts:

@@ -22,7 +22,7 @@ from streaming_core.run.checkpoint.file import Checkpoint
 from streaming_core.run.failure import runtime_failures
 from streaming_core.run.one_pass import PassEngine
 from streaming_core.run.way import RunSpec
-from tests.differential import shuffle
+from tests.differential import campaign, shuffle
 from tests.differential.clustered import Drawn, DrawnPass, shared_outputs, shared_states
 from tests.support.draws import seeds, some
 
@@ -52,6 +52,43 @@ def test_drawn_program_in_shares_equals_the_oracle(tmp_path, kind, number):
         return
     shuffle.run(drawn.pass_)
     assert drawn.difference(shared_outputs(drawn.pass_), shared_states(drawn.pass_), figures(drawn)) is None
+
+
+AGAIN = """
+from streaming_core.api import App, i64, record
+
+app = App("again")
+
+
+@record
+class Event:
+    ts: i64
+    n: i64
+
+
+def twice(event, out):
+    out.emit(event)
+    out.emit(event, n=event.n + 1000)
+
+
+events = app.source(Event)
+events.union(events).flat_map(twice, Event).sink()
+app.generates(lambda params, seed, start, stop: {"ts": range(start, stop), "n": range(start, stop)})
+"""
+
+
+def test_stateless_operator_keeps_the_order_of_the_streams_that_it_joins(tmp_path):
+    file = tmp_path / "again.py"
+    file.write_text(AGAIN)
+    workload.write(campaign.load(file).app.check(), {}, 100, 0, tmp_path / "workload")
+    pass_ = DrawnPass(
+        app="again", params=(), workload=str(tmp_path / "workload"), events=100, end=100, shares=2,
+        folder=str(tmp_path / "pass"), writes=True, file=str(file),
+    )  # fmt: skip
+    shuffle.run(pass_)
+    expected = [(seq, n) for seq in range(100) for n in (seq, seq + 1000) * 2]
+    outputs = shared_outputs(pass_)
+    assert list(zip(outputs["seq"].to_pylist(), outputs["n"].to_pylist(), strict=True)) == expected
 
 
 PINNED = [
