@@ -57,7 +57,7 @@ RUNBOOK = {
     "failure": "the-night-is-red",
     "slowdown": "the-night-is-slower",
     "late": "the-night-is-late",
-    "decision": "4-acknowledge-or-repeat",
+    "decision": "4-acknowledge-it",
     "stale": "the-night-is-late",
     "digest": "runbook",
 }

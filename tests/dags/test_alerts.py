@@ -17,10 +17,12 @@ from types import SimpleNamespace
 import pytest
 from airflow.utils.state import DagRunState
 
-from dags.lib.alerts import Alert, late, send, verdict_message
+from dags.lib.alerts import RUNBOOK, Alert, late, send, verdict_message
 from dags.lib.approvals import question
 from dags.lib.digest import digest
 from infra.airflow import connections
+from infra.checkout import ROOT
+from infra.lint import links
 from reports.attachment import attachment
 from reports.history import History, short
 from reports.pages import Pages
@@ -339,3 +341,7 @@ def test_stale_results_send_an_alert(dags, lockstep_home, web):
     assert sentence.endswith("has no results yet: start a run with `lockstep run`")
     assert f"of the DAG {dag.dag_id}" in about
     assert f"/dags/{dag.dag_id}/runs/" in url
+
+
+def test_every_alert_leads_to_a_section_of_the_runbook():
+    assert set(RUNBOOK.values()) <= links.anchors(ROOT / "docs" / "runbook.md")
