@@ -15,9 +15,9 @@ from streaming_core.process import ending
 
 CHECKS: list[Callable[[Path, Iterable[str]], list[Violation]]] = [links.check, definitions.check]
 if Path(__file__).with_name("prose").joinpath("rules.py").is_file():  # a project has none (copier.yml)
-    from infra.lint.prose import figures, rules
+    from infra.lint.prose import figures, rules, terms
 
-    CHECKS += [rules.check, figures.check]
+    CHECKS += [rules.check, figures.check, terms.check]
 
 
 def main(root: Path = ROOT) -> int:
