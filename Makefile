@@ -69,7 +69,7 @@ LOCKS := requirements/runtime.lock requirements/dev.lock
 # The packages install beside the build of the runtime, which needs only one of them: maturin. Their bytecode is compiled
 # there, too: the build leaves a core idle, and every first process would compile what it imports.
 $(VENV)/.locked: $(LOCKS) | fit
-	@echo "setup: installing the Python packages and building the Rust runtime (about a minute)"
+	@echo "setup: installing the Python packages and building the Rust runtime (about three minutes on two cores)"
 	@mkdir -p $(BUILD)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
