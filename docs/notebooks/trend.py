@@ -50,7 +50,7 @@ runs = Counter(row["cell"] for row in speeds)
 cell = options.cell or max(sorted(runs), key=runs.__getitem__, default="")
 trend = [row for row in speeds if row["cell"] == cell]
 if not trend:
-    parser.error(f"no run measured the cell {cell!r}; `lockstep report` lists the cells of runs")
+    parser.error(f"no run measured the cell {cell!r}; `lockstep report --json` lists the cells of the newest run")
 
 # %% [markdown]
 # The picture. A notebook shows it with tooltips; a script writes it as SVG.

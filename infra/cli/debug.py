@@ -15,22 +15,27 @@ from streaming_core.regression.warehouse import rows
 
 
 def debug(
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
+    cell: Annotated[
+        str, typer.Argument(metavar="CELL", help="The name of a cell, as `lockstep report --json` prints it.")
+    ],
     event: Annotated[
         int | None,
         typer.Option(metavar="N", help="The event, by its number. Default: the first one whose output differs."),
     ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
+    ] = None,
 ) -> int:
     """Open the event that broke a cell in a debugger on your operators.
 
-    The cell is one of the newest run. The interpreter of the oracle
-    processes all events before the event. Then the debugger stops in each
-    operator that the event reaches, in your source. At the end, the command
-    prints the outputs that the oracle expects.
+    The interpreter of the oracle processes all events before the event.
+    Then Python's debugger stops in each operator that the event reaches, in
+    your source. At the end, the command prints the outputs that the oracle
+    expects.
 
     Examples:
         lockstep debug CELL
-        lockstep debug CELL --event 1204
+        lockstep debug CELL --run RUN_ID --event 1204
     """
     from infra.gate.evaluation import chosen
     from jobs.run_folder import read_plan
@@ -39,7 +44,7 @@ def debug(
     from streaming_core.oracle.debugger import debug as under_debugger
 
     home = checkout.home()
-    run_id = chosen(home, None)
+    run_id = chosen(home, run_id)
     cells = {one["cell"]: one for one in read_plan(home, run_id)["cells"]}
     if cell not in cells:
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(cells))}")

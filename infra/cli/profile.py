@@ -13,7 +13,9 @@ from streaming_core.cli.options import Json
 
 
 def profile(
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="The name of a cell. `lockstep report` lists them.")],
+    cell: Annotated[
+        str, typer.Argument(metavar="CELL", help="The name of a cell, as `lockstep report --json` prints it.")
+    ],
     run_id: Annotated[
         str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
     ] = None,
