@@ -34,8 +34,8 @@ def description(name: str) -> str:
     least, most = ITEMS.get(name, bounds_of(field))
     text = field.description or ""
     if least is not None and most is not None:
-        return f"{text} {least:,.0f} to {most:,.0f}."
-    return text if least is None else f"{text} At least {least:,.0f}."
+        return f"{text} {int(least):,} to {int(most):,}."
+    return text if least is None else f"{text} At least {int(least):,}."
 
 
 def defaults() -> dict[str, Any]:
