@@ -41,6 +41,10 @@ def page() -> str:
             "of parameters: `--profile NAME`. `streaming-core describe APP` shows the same for one application, with "
             "its records."
         ),
+        paragraph(
+            "[From SQL](../explanation/from-sql.md) has the queries of NEXMark. Name them to run them: `all` leaves them "
+            "out."
+        ),
         "## All applications",
         table(
             ("application", "kind", "what it does"),

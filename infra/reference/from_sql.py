@@ -57,7 +57,7 @@ def page() -> str:
         table(("SQL", "Lockstep"), IDIOMS),
         paragraph(
             "The SQL here is that of DuckDB, which sees all events at once. Times are numbers of milliseconds. Tests "
-            "compare the answers of both on every executor."
+            "compare the answers of both on every [executor](../glossary.md#executor)."
         ),
         paragraph(
             "Flink's SQL emits a change whenever the result of an unbounded query changes. Lockstep emits the result "
