@@ -63,7 +63,7 @@ def _print(console: Console, run: Run) -> None:
     from reports.history import short
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("cell", "build", "compared with", "speed", "95 % interval", "would be found", "reason"):
+    for title in ("cell", "build", "compared with", "speed", "95 % interval", "detection limit", "reason"):
         table.add_column(title, no_wrap=True)
     for cell in run.cells:
         if one := cell.gate:

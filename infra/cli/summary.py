@@ -100,7 +100,7 @@ def cell_table(run: Run) -> Table:
     shown = _shown_ratios(run)
     titles += ["events/s", *shown.values(), "p99", "verdict"]
     speeds = any(cell.speed for cell in run.cells)
-    for title in [*titles, "speed", "since", "would be found"] if speeds else titles:
+    for title in [*titles, "speed", "since", "detection limit"] if speeds else titles:
         number = title in ("threads", "events/s", "p99", *RATIOS.values())
         table.add_column(title, justify="right" if number else "left", no_wrap=True)
     before = None

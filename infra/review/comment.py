@@ -57,7 +57,7 @@ def _of_run(run: Run) -> Iterator[str]:
     judged = [cell for cell in run.cells if cell.gate]
     judged.sort(key=lambda cell: (cell.gate is None or cell.gate.verdict not in RED, cell.name))
     if judged:
-        titles = ["cell", "speed", "95 % interval", "would be found", "reason"]
+        titles = ["cell", "speed", "95 % interval", "detection limit", "reason"]
         yield from ("", f"### Speed against {code(run.against)}", "", *table(titles, [_speed(cell) for cell in judged]))
     elif run.gate_sentence:
         yield from ("", code(run.gate_sentence))

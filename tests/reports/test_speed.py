@@ -127,5 +127,5 @@ def test_table_has_speed_columns_if_a_verdict_exists(home, tmp_path):
     (home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet").rename(tmp_path / "speed.parquet")
     console = Console(record=True, width=200, file=io.StringIO())
     print_run(home, past_runs.LAST, console)
-    assert "would be found" not in console.export_text()
+    assert "detection limit" not in console.export_text()
     (tmp_path / "speed.parquet").rename(home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet")
