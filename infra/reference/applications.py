@@ -42,8 +42,8 @@ def page() -> str:
             "its records."
         ),
         paragraph(
-            "[From SQL](../explanation/from-sql.md) has the queries of NEXMark. Name them to run them: `all` leaves them "
-            "out."
+            "[From SQL](../explanation/from-sql.md) has the queries of NEXMark. Name them to run them: `all` leaves "
+            "them out."
         ),
         "## All applications",
         table(
