@@ -21,6 +21,7 @@ from infra.lint.violation import Violation
 GLOSSARY = "docs/glossary.md"
 # Pages that are read from the top. Reference pages are looked up, and the index has only links.
 PAGES = re.compile(r"docs/(how-to/[\w-]+|explanation/[\w-]+|tutorial|runbook)\.md$")
+END = Token("end", "", 0)
 ENTRY = re.compile(r'^\| <a id="([\w-]+)"></a>.*?([\w ]+?) \|')
 
 
@@ -56,7 +57,7 @@ def _terms(glossary: Path) -> dict[str, re.Pattern[str]]:
 
 
 def _plural(term: str) -> str:
-    one = re.escape(term)
+    one = re.escape(term).replace(r"\ ", r"\s+")
     if term.endswith("y"):
         return f"{one[:-1]}(y|ies)"
     return f"{one[:-1]}(x|ces)" if term.endswith("ix") else f"{one}s?"
@@ -65,10 +66,13 @@ def _plural(term: str) -> str:
 def _check_page(root: Path, path: str, terms: dict[str, re.Pattern[str]]) -> Iterator[Violation]:
     texts = list(_texts(MARKDOWN.parse((root / path).read_text(encoding="utf-8"))))
     for anchor, term in terms.items():
-        uses = [(text, word[0]) for text in texts if (word := term.search(text.words))]
+        uses = [(text, word) for text in texts if (word := term.search(text.words))]
         if uses and not any(text.is_explanation and text.section <= uses[0][0].section for text, _ in uses):
-            message = f'"{uses[0][1]}" comes before its explanation: link glossary.md#{anchor}, or define it here'
-            yield Violation(path, uses[0][0].line, "prose/term", message, is_warning=True)
+            text, word = uses[0]
+            line = text.line + text.words.count("\n", 0, word.start())
+            message = f'"{" ".join(word[0].split())}" comes before its explanation: '
+            message += f"link glossary.md#{anchor}, or define it here"
+            yield Violation(path, line, "prose/term", message, is_warning=True)
 
 
 def _texts(tokens: Iterable[Token]) -> Iterator[Text]:
@@ -79,12 +83,16 @@ def _texts(tokens: Iterable[Token]) -> Iterator[Text]:
         if before.type == "heading_open":
             section += 1
             continue
-        offset, marks = 0, list[str]()
-        for child in token.children or ():
-            offset += child.type in ("softbreak", "hardbreak")
+        offset, words, marks = 0, "", list[str]()
+        for child in [*(token.children or ()), END]:
+            if child.type == "text" and "strong" not in marks:
+                words += child.content
+            elif child.type in ("softbreak", "hardbreak"):
+                words += "\n"
+            else:
+                yield Text(line + offset + 1, section, words, bool({"em", "a"} & set(marks)))
+                offset, words = offset + words.count("\n"), ""
             if child.nesting > 0:
                 marks.append(child.tag)
             elif child.nesting < 0:
                 marks.pop()
-            elif child.type == "text" and "strong" not in marks:
-                yield Text(line + offset + 1, section, child.content, bool({"em", "a"} & set(marks)))

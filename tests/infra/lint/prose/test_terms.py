@@ -44,6 +44,7 @@ def test_term_without_an_explanation_is_a_warning_at_its_first_use(check):
     [
         "A *cell* is one application. Cells end.",
         "Each [cell](../glossary.md#cell) ends.",
+        "The [speed\ngate](../glossary.md#gate) measures. So the speed gate ends.",
         "It runs cells.\nA *cell* is one application.",
         "Type `lockstep report CELL`, or see `cell`.",
         "Press **Cells**.",
@@ -54,6 +55,10 @@ def test_term_without_an_explanation_is_a_warning_at_its_first_use(check):
 )
 def test_explained_term_passes(check, text):
     assert check(f"# Page\n\n{text}\n") == []
+
+
+def test_term_over_two_lines_is_found_at_the_first(check):
+    assert check("A run with `code`\n*in it*\nand a speed\ngate, which ends.\n") == [(3, '"speed', True)]
 
 
 def test_explanation_in_a_later_section_is_too_late(check):
