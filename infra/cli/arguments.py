@@ -10,6 +10,12 @@ from streaming_core.errors import BadInput
 
 CELLS = "Names of cells, separated by commas, as `lockstep report --json` prints them."
 
+CellName = Annotated[
+    str, typer.Argument(metavar="CELL", help="The name of a cell, as `lockstep report --json` prints it.")
+]
+RunOfCell = Annotated[
+    str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
+]
 NewestRun = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The id of a run. Default: the newest run.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on localhost.")]
 Separator = Annotated[

@@ -9,39 +9,37 @@ import typer
 from rich.console import Console
 
 from infra import checkout
+from infra.cli.arguments import CellName, RunOfCell
 from streaming_core.errors import BadInput, unknown
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 
 
 def debug(
-    cell: Annotated[
-        str, typer.Argument(metavar="CELL", help="The name of a cell, as `lockstep report --json` prints it.")
-    ],
+    cell: CellName,
+    run_id: RunOfCell = None,
     event: Annotated[
         int | None,
         typer.Option(metavar="N", help="The event, by its number. Default: the first one whose output differs."),
     ] = None,
-    run_id: Annotated[
-        str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
-    ] = None,
 ) -> int:
     """Open the event that broke a cell in a debugger on your operators.
 
-    The interpreter of the oracle processes all events before the event.
-    Then Python's debugger stops in each operator that the event reaches, in
-    your source. At the end, the command prints the outputs that the oracle
+    The interpreter of the oracle processes all events before the event. Then
+    the debugger stops in each operator that the event reaches, in your
+    source. At the end, the command prints the outputs that the oracle
     expects.
 
     Examples:
         lockstep debug CELL
-        lockstep debug CELL --run RUN_ID --event 1204
+        lockstep debug CELL --event 1204
+        lockstep debug CELL --run 20261126T020000Z-1a2b3c4d
     """
     from infra.gate.evaluation import chosen
     from jobs.run_folder import read_plan
     from streaming_core.data import workload
     from streaming_core.data.comparison import plain
-    from streaming_core.oracle.debugger import debug as under_debugger
+    from streaming_core.oracle import debugger
 
     home = checkout.home()
     run_id = chosen(home, run_id)
@@ -53,6 +51,8 @@ def debug(
     folder = home.workload(cells[cell]["spec"]["app"], cells[cell]["workload"])
     if not folder.is_dir():
         raise BadInput(f"the workload of {cell} was removed: run its application again")
+    source = workload.read(folder)
+    debugger.check_event(source, event)
     console = Console(stderr=True, highlight=False)
     console.print(
         f"event {event} of {folder}\nThe debugger stops in each operator. Type s for the next line, p NAME for a "
@@ -60,7 +60,7 @@ def debug(
         soft_wrap=True,
         markup=False,
     )
-    outputs = under_debugger(workload.read(folder), event)
+    outputs = debugger.debug(source, event)
     if outputs is None:
         return 1
     console.print(f"the oracle's outputs of event {event}: {outputs.num_rows}")

@@ -9,16 +9,13 @@ import typer
 from rich.console import Console
 
 from infra import checkout
+from infra.cli.arguments import CellName, RunOfCell
 from streaming_core.cli.options import Json
 
 
 def profile(
-    cell: Annotated[
-        str, typer.Argument(metavar="CELL", help="The name of a cell, as `lockstep report --json` prints it.")
-    ],
-    run_id: Annotated[
-        str | None, typer.Option("--run", metavar="RUN_ID", help="The run of the cell. Default: the newest run.")
-    ] = None,
+    cell: CellName,
+    run_id: RunOfCell = None,
     against: Annotated[
         str | None,
         typer.Option(

@@ -63,10 +63,10 @@ def chosen(home: Home, run_id: str | None) -> str:
         BadInput: There is no such run, or none yet.
     """
     ids = History(home).run_ids()
-    if run_id is None and not ids:
+    if not ids:
         raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
     if run_id is not None and run_id not in ids:
-        raise BadInput(f"{home.root} has no run {run_id!r}: `lockstep report` prints the id of the newest run")
+        raise BadInput(f"{home.root} has no run {run_id!r}; the newest are {', '.join(ids[-3:])}")
     return run_id or ids[-1]
 
 

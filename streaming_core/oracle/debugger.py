@@ -38,6 +38,7 @@ def debug(
         BadInput: The workload has no such event, or the application does not keep to the language.
         RunFailed: An operator raised, before the event or at it.
     """
+    check_event(source, event)
     machine = Interpreter(source.app, source.manifest["params"])
     for block in source.blocks(BLOCK):
         seqs = block.column("seq")
@@ -46,10 +47,14 @@ def debug(
             machine.process(before)
         if before.num_rows < block.num_rows:
             at = block.filter(pc.equal(seqs, event))
-            if at.num_rows:
-                return _under_debugger(machine, at, stdin, stdout)
-            break
-    raise BadInput(f"the workload has no event {event}: it has {source.rows:,} events, and the first is event 0")
+            return _under_debugger(machine, at, stdin, stdout)
+    raise AssertionError("the blocks of a workload hold each of its events")
+
+
+def check_event(source: workload.Source, event: int) -> None:
+    """Raise BadInput unless the workload has this event."""
+    if not 0 <= event < source.rows:
+        raise BadInput(f"the workload has no event {event}: it has {source.rows:,} events, and the first is event 0")
 
 
 def _under_debugger(
