@@ -18,7 +18,7 @@ NEWER = new_run_id("newer", 1.1e9)
 
 @pytest.fixture
 def red(home) -> tuple[str, list[str]]:
-    """A red run and its cells, of which the last is red, behind a newer run without these cells."""
+    """A run, its cells, and a newer run without them. The last of the cells is red."""
     run_id, names = measured_run.make(home, events=300)
     write_raw(home, "violations", run_id, [{"cell": names[2], "seq": seq} for seq in (None, 250, 200)])
     matrix.plan(RegressionSpec(applications=["gs"], events=300), home, NEWER)
