@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from infra.checkout import ROOT
 
+MATURIN = Path(sys.executable).with_name("maturin")
+SOURCES = ("streaming_core", "Cargo.lock", "Cargo.toml", "LICENSE", "pyproject.toml")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
@@ -26,6 +29,15 @@ def test_the_newest_section_of_the_changelog_is_this_version_with_a_date_and_few
     assert len(newest.rstrip().splitlines()) <= 30
 
 
+def test_the_source_distribution_has_every_source_of_the_wheel(tmp_path):
+    subprocess.run([MATURIN, "sdist", "--out", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    tracked = subprocess.run(["git", "ls-files", *SOURCES], cwd=ROOT, check=True, capture_output=True, text=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert set(tracked.stdout.split()) <= names
+
+
 def smoke(wheel):
     command = [ROOT / "infra" / "release" / "smoke", wheel, "3.11"]
     return subprocess.run(command, capture_output=True, text=True)
@@ -40,8 +52,7 @@ def test_a_damaged_wheel_fails_the_smoke_test(tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_of_this_checkout_runs_far_from_it(tmp_path):
-    maturin = Path(sys.executable).with_name("maturin")
-    subprocess.run([maturin, "build", "--release", "--quiet", "--out", tmp_path], cwd=ROOT, check=True)
+    subprocess.run([MATURIN, "build", "--release", "--quiet", "--out", tmp_path], cwd=ROOT, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     done = smoke(wheel)
     assert done.stdout.endswith(f"{wheel.name} runs on Python 3.11\n"), done.stdout + done.stderr
