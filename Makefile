@@ -106,7 +106,7 @@ $(LOCKSTEP): | $(VENV)/.locked
 # In this order: the versions of runtime.lock hold in dev.lock, too.
 .PHONY: lock
 lock: $(VENV)/.locked ## resolve requirements/*.in into their locks; ARGS="--upgrade-package numba" upgrades one package
-	@for name in runtime dev docs; do \
+	@for name in runtime dev $(filter-out runtime dev,$(basename $(notdir $(wildcard requirements/*.in)))); do \
 	  $(VENV)/bin/uv pip compile requirements/$$name.in -o requirements/$$name.lock --quiet --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS); done
 
@@ -195,11 +195,11 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f 2>/dev/null) $(B
 	@rm -rf $(BUILD)/site && mv $(BUILD)/site.new $(BUILD)/site
 	@touch $@
 
-# An environment of its own (requirements/docs.in).
-$(BUILD)/docs/.locked: requirements/docs.lock $(VENV)/.locked
-	@$(RUN) -m venv --clear $(BUILD)/docs
-	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip sync -q --python $(BUILD)/docs --require-hashes $< \
-	  || { echo "docs: uv failed; trying pip"; $(BUILD)/docs/bin/pip install -q --no-deps --require-hashes -r $<; }
+# An environment of its own, such as that of requirements/docs.in.
+$(BUILD)/%/.locked: requirements/%.lock $(VENV)/.locked
+	@$(RUN) -m venv --clear $(BUILD)/$*
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip sync -q --python $(BUILD)/$* --require-hashes $< \
+	  || { echo "$*: uv failed; trying pip"; $(BUILD)/$*/bin/pip install -q --no-deps --require-hashes -r $<; }
 	@touch $@
 
 # What only Lockstep itself needs; a project has no such file (copier.yml).
