@@ -1,1 +1,1 @@
-"""What a release of Lockstep needs: the smoke test of its wheel, and the publication of its documentation."""
+"""What a release needs: the smoke test of its wheel, the licenses it allows, and the publication of its pages."""

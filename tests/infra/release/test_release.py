@@ -38,6 +38,15 @@ def test_the_source_distribution_has_every_source_of_the_wheel(tmp_path):
     assert set(tracked.stdout.split()) <= names
 
 
+def test_each_exception_from_the_allowed_licenses_is_a_package_of_a_lock_and_has_a_reason():
+    lines = (ROOT / "infra/release/licenses.txt").read_text().splitlines()
+    exceptions = [line.removeprefix("except ").partition(": ") for line in lines if line.startswith("except ")]
+    locks = "".join((ROOT / "requirements" / f"{name}.lock").read_text() for name in ("runtime", "dev"))
+    packages = set(re.findall(r"^([a-z0-9-]+)==", locks, re.MULTILINE))
+    assert {name.replace("_", "-") for name, _, reason in exceptions if reason} <= packages
+    assert all(reason for _, _, reason in exceptions)
+
+
 def smoke(wheel):
     command = [ROOT / "infra" / "release" / "smoke", wheel, "3.11"]
     return subprocess.run(command, capture_output=True, text=True)
