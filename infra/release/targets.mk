@@ -16,11 +16,12 @@ nights: setup ## show that nights find what they must, and accuse no unchanged b
 screenshots: setup $(BUILD)/.site ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
 	@$(RUN) -m tests.support.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
-.PHONY: release release-files
+.PHONY: release release-files release-audit
 release: setup ## check all that a release needs, and write its files into dist; minutes of builds beside lint and tests
 	+@$(MAKE) --no-print-directory lock docs lint test
 	@changes=$$(git status --porcelain); [ -z "$$changes" ] || { echo "release: commit these files first:"; echo "$$changes"; exit 1; } >&2
 	+@$(MAKE) --no-print-directory release-files
+	+@$(MAKE) --no-print-directory release-audit
 	@version=$$(echo dist/*.tar.gz | sed 's/.*-\(.*\).tar.gz/\1/'); echo "Tag it: git tag --annotate v$$version --message 'Lockstep $$version'"
 
 # Tools that no test needs: Python's in an environment of their own (requirements/release.in), Rust's in a folder.
@@ -35,7 +36,7 @@ CRATES := $(DENY) --locked --log-level error --config infra/release/deny.toml
 # zig links against an old glibc (manylinux2014), and for other processors. maturin builds each wheel from the source
 # distribution, and refuses one that needs more than its tag allows.
 WHEELS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
-release-files: setup $(RELEASE)/.locked $(DENY) ## write the files of a release into dist, and run the wheel; no lint or tests
+release-files: setup $(RELEASE)/.locked $(DENY) ## write the files of a release into dist, and run the wheel; no lint, tests or audit
 	@rm -rf dist $(BUILD)/wheel && mkdir dist
 	@$(RELEASE)/bin/pip-licenses --python $(RUN) --format csv --with-urls > dist/licenses-python.csv
 	@$(RELEASE)/bin/pip-licenses --python $(RUN) \
@@ -54,3 +55,10 @@ release-files: setup $(RELEASE)/.locked $(DENY) ## write the files of a release 
 	@cp $(BUILD)/wheel/*.dist-info/sboms/*.cyclonedx.json dist/sbom-rust.cdx.json
 	@for python in 3.11 3.12 3.13; do infra/release/smoke dist/*_$$(uname -m).whl $$python; done
 	@cd dist && sha256sum * > SHA256SUMS && ls
+
+# Fails as well when a database cannot be reached: a release that was not audited must not look like one that was.
+release-audit: $(RELEASE)/.locked $(DENY) ## look for known vulnerabilities in all packages; reads two public databases
+	@missing=; \
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --progress-spinner off --requirement requirements/runtime.lock || missing="$$missing Python"; \
+	$(CRATES) check advisories || missing="$$missing Rust"; \
+	[ -z "$$missing" ] || { echo "release: not audited, or vulnerable (see above):$$missing" >&2; exit 1; }
