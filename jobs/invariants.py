@@ -36,8 +36,8 @@ Views = Mapping[int, Mapping[str, str]]  # subject -> name of a view -> the quer
 
 
 @dataclass
-class Holds:
-    """The result of an invariant: the number of violating rows and the first of them, or Spark's error."""
+class Violations:
+    """The violations of an invariant: the number of violating rows and the first of them, or Spark's error."""
 
     count: int = 0
     rows: list[dict] = field(default_factory=list)
@@ -61,13 +61,13 @@ def views_of(run: Path, source: Path) -> dict[str, str]:
 INVARIANTS_PER_JOB = 32
 
 
-def find(spark: SparkSession, queries: Sequence[Query], views: Views) -> dict[tuple[int, str], Holds]:
+def evaluate(spark: SparkSession, queries: Sequence[Query], views: Views) -> dict[tuple[int, str], Violations]:
     """Check invariants in Spark jobs of `INVARIANTS_PER_JOB`; when a job fails, check each of its invariants alone.
 
     Returns:
-        (subject, invariant) -> its result.
+        (subject, invariant) -> its violations.
     """
-    results = {(subject, name): Holds() for subject, name, _ in queries}
+    results = {(subject, name): Violations() for subject, name, _ in queries}
     schemas: dict[tuple[int, str], pa.Schema] = {}  # schema of the rows that an invariant selects, per subject
 
     def run(queries: Sequence[Query]) -> None:
@@ -86,12 +86,12 @@ def find(spark: SparkSession, queries: Sequence[Query], views: Views) -> dict[tu
         try:
             run(portion)
         except PySparkException:
-            for one in portion:
-                results[one[0], one[1]] = Holds()
+            for subject, name, sql in portion:
+                results[subject, name] = Violations()
                 try:
-                    run([one])
+                    run([(subject, name, sql)])
                 except PySparkException as error:
-                    results[one[0], one[1]].error = _line(error)
+                    results[subject, name].error = _line(error)
     return results
 
 
@@ -154,7 +154,7 @@ def refusals(spark: SparkSession, applications: Sequence[tuple[str, dict]]) -> l
             lines.append(str(error))
             continue
         views = {0: {view: no_rows(columns) for view, columns in tables.items()}}
-        queries = [(0, label, sql) for label, sql in app.holds("total", params).items()]
+        queries = [(0, label, sql) for label, sql in app.required_invariants("total", params).items()]
         # All invariants are checked at once; each one alone only if that fails.
         wrong = queries if _refused(spark, queries, views) else []
         faults = [(label, _refused(spark, [(0, label, sql)], views)) for _, label, sql in wrong]
@@ -209,9 +209,9 @@ def broken(spark: SparkSession, app: App, results: Results) -> list[list[str]]:
     queries, views = list[Query](), {}
     for number, (case, folder) in enumerate(results):
         views[number] = views_of(folder / "oracle", folder / "workload")
-        queries += [(number, label, sql) for label, sql in app.holds("total", case.params).items()]
-    held = find(spark, queries, views)
-    return [[name for (n, name), one in held.items() if n == number and one.count] for number in views]
+        queries += [(number, label, sql) for label, sql in app.required_invariants("total", case.params).items()]
+    violations = evaluate(spark, queries, views)
+    return [[name for (n, name), of_name in violations.items() if n == number and of_name.count] for number in views]
 
 
 # Spark has no unsigned integers. It reads them as the next larger type.

@@ -44,7 +44,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from jobs.comparison import compare, evidence, row_json, spark_row
-from jobs.invariants import Holds, find, views_of
+from jobs.invariants import Violations, evaluate, views_of
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from streaming_core import storage
@@ -289,8 +289,8 @@ def events_of(spark: SparkSession, numbers: dict[Path, set[int]]) -> dict[tuple[
 # --- invariants --------------------------------------------------------------------------------------------------
 
 
-def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, str], Holds]:
-    """(subject, invariant) -> its result.
+def violations_of(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, str], Violations]:
+    """(subject, invariant) -> its violations.
 
     All cells whose files equal the oracle's share one evaluation. A cell without order has its own. A bound that
     differs has none, because its wrong rows say nothing about the application.
@@ -300,16 +300,17 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
         if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
             continue
         spec = subject.cell["spec"]
-        for name, sql in load(spec["app"]).holds(subject.order, spec["params"], subject.gives_state).items():
+        app = load(spec["app"])
+        for name, sql in app.required_invariants(subject.order, spec["params"], subject.gives_state).items():
             if all(pair.actual.paths for pair in subject.pairs):
                 queries.append((index, name, sql))
                 views[index] = views_of(subject.attempt.folder, subject.workload)
             else:
-                results[index, name] = Holds(error="the cell did not write a table that it reads")
-    results |= find(spark, queries, views)
+                results[index, name] = Violations(error="the cell did not write a table that it reads")
+    results |= evaluate(spark, queries, views)
     for index in range(len(subjects)):
         model = _same_as(subjects, index)
-        results |= {(index, name): held for (of, name), held in list(results.items()) if of == model}
+        results |= {(index, name): violations for (of, name), violations in list(results.items()) if of == model}
     return results
 
 
@@ -442,7 +443,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
 
     judged = {name: _judged(subjects, joined) for name, subjects in completed.items()}
     subjects = [judged[cell["cell"]] for cell in plan["cells"] if cell["cell"] in judged]
-    held = evaluate(spark, subjects)
+    violations = violations_of(spark, subjects)
 
     evidence_rows: list[tuple[Subject, str, list[dict]]] = []  # without their events
     by_name = {subject.cell["cell"]: index for index, subject in enumerate(subjects)}
@@ -459,7 +460,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
         result.add(cell, "completed", "equal", expected_rows=1, actual_rows=1)
         evidence_rows += _tables(result, subject, joined)
         evidence_rows += _invariants(
-            result, subject, {name: outcome for (of, name), outcome in held.items() if of == index}
+            result, subject, {name: of_name for (of, name), of_name in violations.items() if of == index}
         )
 
     numbers: dict[Path, set[int]] = {}
@@ -523,19 +524,21 @@ def _joined(row: dict, pair: Pair) -> dict:
     return evidence(row["kind"], seq, sub, *sides)
 
 
-def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> list[tuple[Subject, str, list[dict]]]:
+def _invariants(
+    result: Verdicts, subject: Subject, results: dict[str, Violations]
+) -> list[tuple[Subject, str, list[dict]]]:
     """Add the verdicts `invariant:*`; returns their evidence."""
     evidence_rows = []
     size = next(pair.facts["actual_rows"] for pair in subject.pairs if pair.check == "outputs")
-    for name, outcome in held.items():
+    for name, violations in results.items():
         check = f"invariant:{name}"
-        counts = {"expected_rows": size, "actual_rows": size, "different": outcome.count}
-        if outcome.error:  # the rows may still be right
-            result.add(subject.cell, check, "failed", f"it cannot be evaluated: {outcome.error}", **counts)
+        counts = {"expected_rows": size, "actual_rows": size, "different": violations.count}
+        if violations.error:  # the rows may still be right
+            result.add(subject.cell, check, "failed", f"it cannot be evaluated: {violations.error}", **counts)
         else:
             result.judge(subject.cell, check, size, wrong="invariant_broken", **counts)
         rows = []
-        for row in outcome.rows:
+        for row in violations.rows:
             seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
             rows.append(evidence("invariant", seq, sub, None, row))
         evidence_rows.append((subject, check, rows))

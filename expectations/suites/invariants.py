@@ -51,7 +51,7 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
         if (cell["cell"], "outputs") not in verdicts:  # it did not complete
             continue
         gives_state = executor_of(spec["executor"]).gives_state
-        for name, sql in load(spec["app"]).holds(spec["order"], spec["params"], gives_state).items():
+        for name, sql in load(spec["app"]).required_invariants(spec["order"], spec["params"], gives_state).items():
             check = f"invariant:{name}"
             verdict = verdicts.get((cell["cell"], check), {})
             if cell["is_bound"] and not verdict:  # the wrong rows of a bound say nothing about the application

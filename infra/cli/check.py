@@ -112,7 +112,7 @@ def check(
         report, cases = _search(home, name, seconds, home.imported(IMPORT) if data else None, starting.result())
     green = run.green and not cases
     facts = {about[0]: about[1], "oracles": f"{outputs:,} outputs; the interpreted and the compiled oracle agree"}
-    invariants = list(registry.load(name).holds("total", params))
+    invariants = list(registry.load(name).required_invariants("total", params))
     if not as_json:
         facts["invariants"] = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
         _show(console, run, facts | ({"search": report.sentence} if seconds else {}))

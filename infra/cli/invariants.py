@@ -37,7 +37,7 @@ def invariants(
         lockstep invariants result --input workload
     """
     from jobs.comparison import row_json
-    from jobs.invariants import find, views_of
+    from jobs.invariants import evaluate, views_of
     from jobs.session import spark_session
     from streaming_core.data import workload
     from streaming_core.data.comparison import plain
@@ -48,25 +48,25 @@ def invariants(
     for key in ("content_digest", "params"):
         if report.workload.get(key) != manifest[key]:
             raise BadInput(f"--input {source} is not the workload of {run}: their {LABELS[key]} differ")
-    queries = [(0, name, sql) for name, sql in app.holds(order, manifest["params"]).items()]
+    queries = [(0, name, sql) for name, sql in app.required_invariants(order, manifest["params"]).items()]
     views = views_of(run, source)
     if missing := app.results(manifest["params"]).keys() - views:
         raise BadInput(f"{run} has no {', '.join(sorted(missing))}: run the application again with --sink parquet")
     with ExitStack() as sessions:
-        held = find(sessions.enter_context(spark_session("lockstep invariants")), queries, {0: views})
+        results = evaluate(sessions.enter_context(spark_session("lockstep invariants")), queries, {0: views})
     if as_json:
-        print(json.dumps({name: asdict(one) | {"rows": plain(one.rows)} for (_, name), one in held.items()}, indent=1))
+        print(json.dumps({name: asdict(v) | {"rows": plain(v.rows)} for (_, name), v in results.items()}, indent=1))
     console = Console(highlight=False, quiet=as_json)
-    for (_, name), one in held.items():
-        if one.error:
-            text = f"{name}: cannot be evaluated: {one.error}"
+    for (_, name), violations in results.items():
+        if violations.error:
+            text = f"{name}: cannot be evaluated: {violations.error}"
         else:
-            broken = "1 row breaks it" if one.count == 1 else f"{one.count:,} rows break it"
-            text = f"{name}{f': {broken}' if one.count else ''}"
-        mark = Text("holds   ", "green") if not (one.count or one.error) else Text("broken  ", "bold red")
+            broken = "1 row breaks it" if violations.count == 1 else f"{violations.count:,} rows break it"
+            text = f"{name}{f': {broken}' if violations.count else ''}"
+        mark = Text("holds   ", "green") if not (violations.count or violations.error) else Text("broken  ", "bold red")
         console.print(mark + Text(text), soft_wrap=True)
-        for row in one.rows:
+        for row in violations.rows:
             console.print(Text(f"        {row_json(row)}"), soft_wrap=True)
-    if not held:
+    if not results:
         console.print(f"{app.name} declares no invariant for runs with order {order}")
-    return 1 if any(one.count or one.error for one in held.values()) else 0
+    return 1 if any(violations.count or violations.error for violations in results.values()) else 0

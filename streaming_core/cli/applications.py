@@ -109,7 +109,7 @@ def _facts_of(loaded: App) -> dict[str, Any]:
         and {
             "columns": loaded.unordered.columns,
             "states": loaded.unordered.states,
-            "invariants": list(loaded.holds("none")),
+            "invariants": list(loaded.required_invariants("none")),
         },
     }
 

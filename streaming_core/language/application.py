@@ -538,7 +538,9 @@ class App:
 
     # --- the declared application ------------------------------------------------------------------------------
 
-    def holds(self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True) -> dict[str, str]:
+    def required_invariants(
+        self, order: str, params: dict[str, Any] | None = None, gives_state: bool = True
+    ) -> dict[str, str]:
         """Return the invariants that must hold for a run, by name, with the values of the parameters.
 
         Args:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.invariants import find, no_rows, refusals, rows_of
+from jobs.invariants import evaluate, no_rows, refusals, rows_of
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
@@ -331,9 +331,9 @@ def write(folder, events, outputs, states):
 
 def violations(spark, queries, views):
     """(subject, invariant) -> number of violating rows, of those that have any."""
-    answers = find(spark, queries, views)
-    assert {held.error for held in answers.values()} == {""}
-    return {key: held.count for key, held in answers.items() if held.count}
+    results = evaluate(spark, queries, views)
+    assert {result.error for result in results.values()} == {""}
+    return {key: result.count for key, result in results.items() if result.count}
 
 
 # Spark takes a second to plan each of a hundred queries: `make test` asks those of one application.
@@ -359,7 +359,7 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
         views[index] = write(tmp_path / name, events, result.output_table(), result.state_tables())
         assert result.outputs
         assert result.dropped or app.kind == "windowed"  # which takes every tweet
-        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
+        queries += [(index, label, sql) for label, sql in app.required_invariants("total", result.params).items()]
     assert queries
     assert violations(spark, queries, views) == {}
 
@@ -381,8 +381,8 @@ def test_declared_invariants_hold_in_any_order_of_events(spark, right, tmp_path)
         assert len({states_digest(app, "none", tables) for tables in states}) == 1
         assert outputs.sort_by([("seq", "ascending")]) != result.output_table() or name == "pos_rep"
         views[index] = write(tmp_path / name, events, outputs, other.state_tables())
-        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
-        broken |= {(index, label) for label in app.invariants.keys() - app.holds("none").keys()}
+        queries += [(index, label, sql) for label, sql in app.required_invariants("total", result.params).items()]
+        broken |= {(index, label) for label in app.invariants.keys() - app.required_invariants("none").keys()}
     assert len(broken) == 3
     assert violations(spark, queries, views).keys() == broken
 
@@ -401,7 +401,7 @@ def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
     for index, name in enumerate(names, len(WRONG)):
         app, events, result = right[name]
         views[index] = write(tmp_path / name, events, result.output_table(), result.state_tables())
-        queries += [(index, label, sql) for label, sql in app.holds("total", result.params).items()]
+        queries += [(index, label, sql) for label, sql in app.required_invariants("total", result.params).items()]
     wrong = [
         (index, name, invariant(name, start), damage)
         for index, (name, start, damage) in enumerate(WRONG)
@@ -415,7 +415,7 @@ def test_each_invariant_detects_its_wrong_result(names, spark, right, tmp_path):
         outputs = pa.Table.from_pylist(rows, outputs.schema)
         states = {key: pa.Table.from_pylist(state_rows[key], table.schema) for key, table in states.items()}
         views[index] = write(tmp_path / str(index), events, outputs, states)
-        queries.append((index, label, app.holds("total", result.params)[label]))
+        queries.append((index, label, app.required_invariants("total", result.params)[label]))
     broken = violations(spark, queries, views)
     silent = [(name, label) for index, name, label, _ in wrong if (index, label) not in broken]
     assert (silent, [key for key in broken if key[0] >= len(WRONG)]) == ([], [])
@@ -428,7 +428,7 @@ def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_
     for subject, rows in enumerate([pa.table({"n": [1]}), pa.table({"raw": pa.array([b"\x01"])})]):
         views[subject] = write(tmp_path / str(subject), rows, rows, {})
         queries.append((subject, "empty", "SELECT * FROM outputs"))
-    first, second = (held.rows for held in find(spark, queries, views).values())
+    first, second = (result.rows for result in evaluate(spark, queries, views).values())
     assert (first, second) == ([{"n": 1}], [{"raw": b"\x01"}])
 
 

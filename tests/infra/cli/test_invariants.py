@@ -27,7 +27,7 @@ def workspace(tmp_path_factory):
 @pytest.mark.slow
 def test_each_invariant_holds_or_shows_its_violating_rows(workspace, session, capsys, monkeypatch):
     assert invariants(workspace / "r", workspace / "w") == 0
-    names = registry.load("wc").holds("total", {"vocabulary": 20})
+    names = registry.load("wc").required_invariants("total", {"vocabulary": 20})
     assert capsys.readouterr().out.splitlines() == [f"holds   {name}" for name in names]
     monkeypatch.setitem(
         registry.load("wc").invariants, "short", "SELECT seq, word FROM outputs WHERE seq < 2 AND sub = 0"
