@@ -105,8 +105,8 @@ impl Paths {
         match first {
             TokenTree::Group(group) => {
                 let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                for one in inner.split(|token| is(token, ',')) {
-                    self.import(one, prefix, within);
+                for item in inner.split(|token| is(token, ',')) {
+                    self.import(item, prefix, within);
                 }
             }
             TokenTree::Ident(_) => {
@@ -137,9 +137,9 @@ fn is(token: &TokenTree, character: char) -> bool {
 /// `first`, and the names that follow it after `::`; with the tokens after them.
 fn names<'a>(first: &TokenTree, mut rest: &'a [TokenTree]) -> (Names, &'a [TokenTree]) {
     let mut names = vec![first.to_string()];
-    while let [one, other, TokenTree::Ident(name), after @ ..] = rest
-        && is(one, ':')
-        && is(other, ':')
+    while let [colon, second_colon, TokenTree::Ident(name), after @ ..] = rest
+        && is(colon, ':')
+        && is(second_colon, ':')
     {
         names.push(name.to_string());
         rest = after;
@@ -219,8 +219,8 @@ fn executors_and_schemes_are_independent() {
         for (folder, parts) in APART {
             let part = |module: &str| parts.iter().find(|part| within(module, &format!("{folder}/{part}")));
             for to in &uses {
-                if let (Some(one), Some(other)) = (part(&from), part(to)) {
-                    assert_eq!(one, other, "{from} uses {to}");
+                if let (Some(user), Some(used)) = (part(&from), part(to)) {
+                    assert_eq!(user, used, "{from} uses {to}");
                 }
             }
         }

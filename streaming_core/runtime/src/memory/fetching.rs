@@ -184,7 +184,7 @@ mod probing {
                     })
                 };
                 let all: Vec<_> = cores.iter().map(|&core| reading(core)).collect();
-                all.into_iter().map(|one| one.join().expect("the measurement does not panic")).sum()
+                all.into_iter().map(|thread| thread.join().expect("the measurement does not panic")).sum()
             })
         };
         topology.nodes.iter().map(of_node).collect()

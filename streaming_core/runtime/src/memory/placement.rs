@@ -240,8 +240,8 @@ mod tests {
         let placement = Placement::on(&Topology::mock(2, 4), 3, measured);
         assert_eq!((placement.fetch(0, 2, 1 << 20), placement.events(1 << 20)), (0, 0));
         let why = Placement::probe(2, false).to_json()["why"].clone();
-        let one = Topology::probe().nodes.len() == 1;
-        assert_eq!(why, if one { "this machine has one memory node" } else { "threads are not bound to cores" });
+        let is_single = Topology::probe().nodes.len() == 1;
+        assert_eq!(why, if is_single { "this machine has one memory node" } else { "threads are not bound to cores" });
     }
 
     #[test]

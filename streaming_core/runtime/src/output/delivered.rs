@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn an_event_is_finished_when_all_sinks_are_past_it() {
         let at = |at, event| Delivery { at, event, latency: None };
-        let (one, other) = ([at(1, 10), at(4, 20), at(9, 30)], [at(2, 5), at(3, 12), at(6, 30)]);
+        let (first, second) = ([at(1, 10), at(4, 20), at(9, 30)], [at(2, 5), at(3, 12), at(6, 30)]);
         let expected = [at(2, 5), at(3, 10), at(4, 12), at(6, 20), at(9, 30)];
-        assert_eq!(joint(&[&one, &other]), Some(expected.to_vec()));
-        assert_eq!((joint(&[&one]), joint(&[])), (Some(one.to_vec()), None));
+        assert_eq!(joint(&[&first, &second]), Some(expected.to_vec()));
+        assert_eq!((joint(&[&first]), joint(&[])), (Some(first.to_vec()), None));
     }
 }

@@ -113,12 +113,13 @@ impl Vectors {
             let mask = if left >= 64 { !0 } else { (1_u64 << left) - 1 };
             let load = |i: usize| _mm512_maskz_loadu_epi8(mask, rows[i].add(group * 64).cast());
             let pairs = |i: usize| {
-                let (one, next) = (load(i), load(i + 1));
-                (_mm512_unpacklo_epi64(one, next), _mm512_unpackhi_epi64(one, next))
+                let (this, next) = (load(i), load(i + 1));
+                (_mm512_unpacklo_epi64(this, next), _mm512_unpackhi_epi64(this, next))
             };
             // First even words and odd words of two rows, then two words of four rows, then one word of all.
             let ((a, b), (c, d), (e, f), (g, h)) = (pairs(0), pairs(2), pairs(4), pairs(6));
-            let fours = |one, next| (_mm512_shuffle_i64x2::<0x88>(one, next), _mm512_shuffle_i64x2::<0xDD>(one, next));
+            let fours =
+                |this, next| (_mm512_shuffle_i64x2::<0x88>(this, next), _mm512_shuffle_i64x2::<0xDD>(this, next));
             let ((ac04, ac26), (bd15, bd37)) = (fours(a, c), fours(b, d));
             let ((eg04, eg26), (fh15, fh37)) = (fours(e, g), fours(f, h));
             let (w0, w4) = fours(ac04, eg04);

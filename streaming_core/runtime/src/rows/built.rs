@@ -81,10 +81,10 @@ unsafe fn bytes<'a>(text: *const u8, length: i64) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(text, length as usize) }
 }
 
-extern "C" fn concat(one: *const u8, n: i64, other: *const u8, m: i64) -> *const u8 {
+extern "C" fn concat(left: *const u8, n: i64, right: *const u8, m: i64) -> *const u8 {
     // SAFETY: the kernel says that so many bytes are there.
-    let (one, other) = unsafe { (bytes(one, n), bytes(other, m)) };
-    BUILT.with_borrow_mut(|built| built.put(one, other))
+    let (left, right) = unsafe { (bytes(left, n), bytes(right, m)) };
+    BUILT.with_borrow_mut(|built| built.put(left, right))
 }
 
 /// A text with other letters.

@@ -57,10 +57,10 @@ impl ColumnKind {
 pub struct Column {
     pub kind: ColumnKind,
     pub offset: usize,
-    #[serde(default = "one")]
+    #[serde(default = "scalar_count")]
     pub count: usize,
 }
 
-pub(crate) fn one() -> usize {
+pub(crate) fn scalar_count() -> usize {
     1
 }

@@ -87,9 +87,9 @@ pub unsafe fn text_words(h: u64, bytes: &[u8]) -> u64 {
     if bytes.len() <= 16 {
         // SAFETY: 16 bytes are there, with the padding.
         let (low, high) = unsafe { first_words(bytes.as_ptr(), bytes.len()) };
-        let one = step(h, low);
-        let short = select(bytes.is_empty(), h, one);
-        return select(bytes.len() > 8, step(one, high), short);
+        let eight = step(h, low);
+        let short = select(bytes.is_empty(), h, eight);
+        return select(bytes.len() > 8, step(eight, high), short);
     }
     let mut words = bytes.chunks_exact(8);
     for chunk in &mut words {

@@ -42,8 +42,8 @@ pub fn hash_bytes(key: &[u8]) -> u64 {
 #[inline(always)]
 pub fn hash_short(len: usize, (low, high): (u64, u64)) -> u64 {
     let empty = start(len);
-    let one = step(empty, low);
-    finish(select(len > 8, step(one, high), select(len == 0, empty, one)))
+    let eight = step(empty, low);
+    finish(select(len > 8, step(eight, high), select(len == 0, empty, eight)))
 }
 
 /// `hash_bytes` of a text key, if it is short without a branch on its length.

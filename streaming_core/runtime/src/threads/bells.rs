@@ -56,7 +56,9 @@ impl Bells {
     #[inline]
     pub fn ring(&self, changes: &[(&[usize], Kinds)]) {
         if self.strategy == Strategy::Park {
-            self.ring_some(changes.iter().flat_map(|&(threads, kinds)| threads.iter().map(move |&one| (one, kinds))));
+            self.ring_some(
+                changes.iter().flat_map(|&(threads, kinds)| threads.iter().map(move |&thread| (thread, kinds))),
+            );
         }
     }
 

@@ -174,8 +174,8 @@ mod tests {
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
-        assert!(draw(3).iter().all(|&one| (BOUNDS.0.floor()..=BOUNDS.1).contains(&one)));
-        assert!(draw(3).iter().filter(|&&one| one < 387e3).count().abs_diff(500) < 50);
+        assert!(draw(3).iter().all(|&ns| (BOUNDS.0.floor()..=BOUNDS.1).contains(&ns)));
+        assert!(draw(3).iter().filter(|&&ns| ns < 387e3).count().abs_diff(500) < 50);
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub fn cases(own: u32) -> proptest::test_runner::Config {
 #[cfg(not(loom))]
 pub fn pairs(some: &[usize], others: &[usize]) -> Vec<(usize, usize)> {
     let step = if std::env::var_os("PROPTEST_CASES").is_some() { some.len().min(others.len()) } else { 1 };
-    let pairs = some.iter().enumerate().flat_map(|(i, &one)| {
-        others.iter().enumerate().filter(move |(j, _)| (i + j) % step == 0).map(move |(_, &other)| (one, other))
+    let pairs = some.iter().enumerate().flat_map(|(i, &value)| {
+        others.iter().enumerate().filter(move |(j, _)| (i + j) % step == 0).map(move |(_, &other)| (value, other))
     });
     pairs.collect()
 }

@@ -241,7 +241,7 @@ mod tests {
     fn greater_numbers_come_first_on_the_way_back() {
         let back = |number: u64| Rank::ONLY.along(Path::default().back(number)).unwrap();
         let ranks: Vec<Rank> = [u64::MAX, 1 << 61, 1000, 64, 63, 9, 2, 1, 0].map(back).to_vec();
-        assert!(ranks.is_sorted_by(|one, other| one < other));
+        assert!(ranks.is_sorted_by(|left, right| left < right));
     }
 
     #[test]
@@ -257,13 +257,13 @@ mod tests {
         #[test]
         fn codes_are_ordered_and_no_code_begins_another(a in any::<u64>(), b in any::<u64>(), shift in 0_u32..64) {
             let (a, b) = (a >> shift, b >> (shift / 2));
-            let [one, other] = [a, b].map(|number| {
+            let [left, right] = [a, b].map(|number| {
                 let (code, bits) = code(number);
                 (code << (u128::BITS - bits), bits)
             });
-            prop_assert_eq!(one.0.cmp(&other.0), a.cmp(&b));
-            let common = one.1.min(other.1);
-            prop_assert!(a == b || one.0 >> (u128::BITS - common) != other.0 >> (u128::BITS - common));
+            prop_assert_eq!(left.0.cmp(&right.0), a.cmp(&b));
+            let common = left.1.min(right.1);
+            prop_assert!(a == b || left.0 >> (u128::BITS - common) != right.0 >> (u128::BITS - common));
         }
 
         /// Paths of one length, as those of rows that meet are: numbers decide from the first on.

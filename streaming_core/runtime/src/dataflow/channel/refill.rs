@@ -246,8 +246,8 @@ mod loom_tests {
     fn start_pairs(batches: Batches, idle: Strategy) -> (Arc<Pairs>, [Producer; 2], Consumer) {
         let queues = (0..2).map(|_| Outlet::new(1, 1, || Jumbo::new(16, 1, 0))).collect();
         let pairs = Pairs { queues, bells: Bells::new(idle, 3, 3), crossings: AtomicU64::new(0) };
-        let [one, other] = batches;
-        (Arc::new(pairs), [Producer::new(0, one), Producer::new(1, other)], Consumer::new())
+        let [first, second] = batches;
+        (Arc::new(pairs), [Producer::new(0, first), Producer::new(1, second)], Consumer::new())
     }
 
     /// A tuple that takes rows of two batches, batches that do not fit in a tuple, and last tuples that are partly full or empty.

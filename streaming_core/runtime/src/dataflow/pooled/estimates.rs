@@ -91,11 +91,13 @@ impl Estimates {
     /// The estimates of a place: the mean over the workers that have been there.
     pub fn averages(&self, place: usize) -> Averages {
         let (mut sum, mut count) = (Averages::default(), 0.0_f64);
-        for one in self.workers.iter().map(|places| places[place].averages()).filter(|one| one.rows_in > 0.0) {
+        for averages in
+            self.workers.iter().map(|places| places[place].averages()).filter(|averages| averages.rows_in > 0.0)
+        {
             count += 1.0;
-            sum.nanoseconds += one.nanoseconds;
-            sum.rows_in += one.rows_in;
-            sum.rows_out += one.rows_out;
+            sum.nanoseconds += averages.nanoseconds;
+            sum.rows_in += averages.rows_in;
+            sum.rows_out += averages.rows_out;
         }
         let [nanoseconds, rows_in, rows_out] =
             [sum.nanoseconds, sum.rows_in, sum.rows_out].map(|sum| sum / count.max(1.0));

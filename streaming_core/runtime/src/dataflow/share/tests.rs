@@ -107,11 +107,11 @@ fn a_program_that_does_not_fit_is_refused() {
     let options = |share| Options { executor: "share".into(), share, ..Options::default() };
     let refusal = |program, share| make(program, options(share)).err().unwrap().to_string();
     assert!(refusal(two(), (0, 1)).contains("one operator with state, got 2"));
-    let one = || Pipeline::new(vec![stateful(5, true).of(&[-1])], &[0], false).program();
+    let program = || Pipeline::new(vec![stateful(5, true).of(&[-1])], &[0], false).program();
     for share in [(1, 1), (0, 0), (0, 2000)] {
-        assert!(refusal(one(), share).contains("there are 1 to 1024 shares"));
+        assert!(refusal(program(), share).contains("there are 1 to 1024 shares"));
     }
     let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(1).of(&[0, 1])];
     assert!(refusal(Pipeline::new(ops, &[2], false).program(), (0, 1)).contains("must be a chain of operators"));
-    assert!(Dealer::new(&one(), 2).err().unwrap().to_string().contains("needs an operator with keys"));
+    assert!(Dealer::new(&program(), 2).err().unwrap().to_string().contains("needs an operator with keys"));
 }

@@ -103,8 +103,8 @@ pub const NAMES: [&str; 9] = ["pass", "fan", "few", "rekey", "count", "burst", "
 
 /// The least and the most rows of each body.
 const EMITS: [(u64, Option<u64>); 9] = {
-    let one = (1, Some(1));
-    [one, (0, None), (0, Some(1)), one, one, (0, None), one, (0, Some(0)), one]
+    let row = (1, Some(1));
+    [row, (0, None), (0, Some(1)), row, row, (0, None), row, (0, Some(0)), row]
 };
 
 /// The two ends of a flush: what stands in the state, and how many of them the key has seen.

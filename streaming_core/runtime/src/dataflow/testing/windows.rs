@@ -193,7 +193,7 @@ impl Windows {
             };
         let mut end = 0;
         for row in &Self::taken(blocks, detour) {
-            let before = out.iter().take_while(|one| one[0] < row[0]).count();
+            let before = out.iter().take_while(|earlier| earlier[0] < row[0]).count();
             end = row[0] + 1;
             if row[1] - self.delay > watermark {
                 watermark = row[1] - self.delay;
@@ -211,8 +211,9 @@ impl Windows {
                         return (out, Some(row[0]));
                     }
                     let group = group(hash_i64(key));
-                    let entry = open.range((number, group, 0)..=(number, group, usize::MAX)).find(|one| one.1.0 == key);
-                    let place = entry.map_or((number, group, touched), |one| *one.0);
+                    let entry =
+                        open.range((number, group, 0)..=(number, group, usize::MAX)).find(|window| window.1.0 == key);
+                    let place = entry.map_or((number, group, touched), |window| *window.0);
                     touched += 1;
                     let state = &mut open.entry(place).or_insert((key, [0; 2])).1;
                     out.extend(

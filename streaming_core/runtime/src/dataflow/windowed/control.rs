@@ -219,7 +219,7 @@ impl Control {
     /// The results of the reconfigurations; scheduled ones that were not reached come last. No thread is at work.
     pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
         let mut all = self.epochs.report(&self.operator);
-        all.retain(|one| one.request.by != THREADS);
+        all.retain(|epoch| epoch.request.by != THREADS);
         let unreached = |(event, owners): &(i64, Owners)| Reconfiguration {
             operator: self.operator.clone(),
             event: *event,
@@ -284,15 +284,15 @@ mod tests {
         // In the next period all have as many.
         (0..CELLS).for_each(|cell| counts.add(0, cell, 100));
         control.deal((10, 19), 2 * PERIOD, Offered::default());
-        let [one] = &control.reconfigurations()[..] else { panic!("one") };
-        assert_eq!((one.request.by, one.event, one.moved), ("balance", 0, 6));
-        assert_eq!(one.request.cause.as_deref(), Some("a replica has 400 % of the mean load, above 110 %"));
-        assert!((0..4).all(|replica| (0..8).filter(|cell| one.owners[4 * cell] == replica).count() == 2));
+        let [change] = &control.reconfigurations()[..] else { panic!("one") };
+        assert_eq!((change.request.by, change.event, change.moved), ("balance", 0, 6));
+        assert_eq!(change.request.cause.as_deref(), Some("a replica has 400 % of the mean load, above 110 %"));
+        assert!((0..4).all(|replica| (0..8).filter(|cell| change.owners[4 * cell] == replica).count() == 2));
     }
 
     fn events(control: &Control) -> Vec<(&'static str, i64, Vec<usize>)> {
         let epochs = control.reconfigurations().into_iter();
-        epochs.map(|one| (one.request.by, one.event, one.owners)).collect()
+        epochs.map(|epoch| (epoch.request.by, epoch.event, epoch.owners)).collect()
     }
 
     #[test]
@@ -311,7 +311,8 @@ mod tests {
         let of = |by, event, replicas: &[usize]| (by, event, replicas.to_vec());
         assert_eq!(epochs[..3], [of("request", 0, &[0, 2]), of("schedule", 3, &[1]), of("request", 10, &[3])]);
         assert_eq!(epochs[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
-        let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.request.posted.is_some()).collect();
+        let reached: Vec<bool> =
+            control.reconfigurations().iter().map(|change| change.request.posted.is_some()).collect();
         assert_eq!(reached, [true, true, true, true, true, false]);
     }
 

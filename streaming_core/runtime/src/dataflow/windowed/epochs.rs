@@ -125,9 +125,9 @@ impl Epoch {
             let new = owners.of(cell);
             let Some(old) = before.map(|before| before.owner(cell)).filter(|&old| old != new) else { continue };
             moved += 1;
-            let note = |list: &mut Vec<usize>, one| {
-                if !list.contains(&one) {
-                    list.push(one);
+            let note = |list: &mut Vec<usize>, replica| {
+                if !list.contains(&replica) {
+                    list.push(replica);
                 }
             };
             note(&mut from[new], old);
@@ -456,7 +456,7 @@ impl Epochs {
         let known = self.known();
         let kept = self.since(known.first.max(1)).map(Epoch::report);
         let mut all: Vec<Reconfiguration> = known.reported.iter().cloned().chain(kept).take(REPORTED).collect();
-        all.iter_mut().for_each(|one| operator.clone_into(&mut one.operator));
+        all.iter_mut().for_each(|change| operator.clone_into(&mut change.operator));
         all
     }
 
@@ -698,10 +698,14 @@ mod tests {
             assert!(number < 3 || epochs.get(at - 1).is_none());
             assert_eq!((epochs.at(event + 1).0.event, epochs.in_turn(event, 7)), (event, number % 2));
             let reported = epochs.report("count");
-            let events: Vec<i64> = reported.iter().map(|one| one.event).collect();
+            let events: Vec<i64> = reported.iter().map(|change| change.event).collect();
             assert_eq!(events, (1..=number.min(REPORTED) as i64).map(|number| 10 * number).collect::<Vec<_>>());
             assert_eq!(epochs.omitted(), number - reported.len());
-            assert!(reported.iter().all(|one| one.operator == "count" && one.gone_over[0].at == one.event as u64));
+            assert!(
+                reported
+                    .iter()
+                    .all(|change| change.operator == "count" && change.gone_over[0].at == change.event as u64)
+            );
         }
     }
 }

@@ -63,10 +63,10 @@ static ZEROS: [u8; BEHIND] = [0; BEHIND];
 /// # Safety
 /// `BEHIND` bytes behind the texts can be read.
 #[inline(always)]
-unsafe fn same(one: &[u8], other: &[u8]) -> bool {
+unsafe fn same(left: &[u8], right: &[u8]) -> bool {
     // SAFETY: as the caller says.
     let words = |text: &[u8]| unsafe { first_words(text.as_ptr(), text.len()) };
-    one.len() == other.len() && words(one) == words(other) && (one.len() <= SHORT || one[SHORT..] == other[SHORT..])
+    left.len() == right.len() && words(left) == words(right) && (left.len() <= SHORT || left[SHORT..] == right[SHORT..])
 }
 
 /// Where a key's row would begin in an entry.
@@ -190,13 +190,13 @@ impl Shape {
 
     /// Whether two keys are the same.
     #[inline]
-    pub fn equal(&self, one: KeyFields, other: KeyFields) -> bool {
+    pub fn equal(&self, left: KeyFields, right: KeyFields) -> bool {
         self.key.fields.iter().all(|field| match field.kind {
             // SAFETY: texts of blocks and of entries have as many bytes behind them.
-            ColumnKind::Text => unsafe { same(one.text(field.offset), other.text(field.offset)) },
+            ColumnKind::Text => unsafe { same(left.text(field.offset), right.text(field.offset)) },
             kind => {
                 // SAFETY: a field of both keys.
-                unsafe { kind.load(one.row.add(field.offset)) == kind.load(other.row.add(field.offset)) }
+                unsafe { kind.load(left.row.add(field.offset)) == kind.load(right.row.add(field.offset)) }
             }
         })
     }

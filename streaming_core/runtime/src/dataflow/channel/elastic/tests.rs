@@ -235,49 +235,49 @@ proptest! {
         let mut rows: Vec<Row> = Vec::new();
         // Per reader the ready events that it has taken, if it is one.
         let mut read = [Some(-1), None, None];
-        for (step, one, number) in steps {
-            let other = (one + 1) % 3;
+        for (step, member, number) in steps {
+            let other = (member + 1) % 3;
             match step {
-                0..3 => if let Some(clock) = clocks[one].filter(|_| world.feeds[one].has_room()) {
+                0..3 => if let Some(clock) = clocks[member].filter(|_| world.feeds[member].has_room()) {
                     let seqs: Vec<i64> = (0..number).map(|i| clock + 1 + i).collect();
-                    world.add(one, &seqs, clock + 1 + number);
-                    rows.extend(seqs.iter().map(|&seq| (seq, one)));
-                    (clocks[one], latest[one]) = (Some(clock + 1 + number), clock + 1 + number);
+                    world.add(member, &seqs, clock + 1 + number);
+                    rows.extend(seqs.iter().map(|&seq| (seq, member)));
+                    (clocks[member], latest[member]) = (Some(clock + 1 + number), clock + 1 + number);
                 },
-                3 => if let Some(from) = read[one] {
+                3 => if let Some(from) = read[member] {
                     let ready = clocks.into_iter().flatten().min().unwrap();
                     let mut wanted: Vec<Row> = rows.iter().copied().filter(|row| from < row.0 && row.0 <= ready).collect();
-                    let mut taken = world.take(one);
+                    let mut taken = world.take(member);
                     prop_assert!(taken.is_sorted_by_key(|row| row.0));
                     taken.sort_unstable();
                     wanted.sort_unstable();
                     prop_assert_eq!(taken, wanted);
-                    read[one] = Some(ready);
+                    read[member] = Some(ready);
                 },
                 4 => {
-                    let expected = read[one].is_some() && read[other].is_none();
-                    prop_assert_eq!(world.readers[one].add_readers(&[other]), expected);
+                    let expected = read[member].is_some() && read[other].is_none();
+                    prop_assert_eq!(world.readers[member].add_readers(&[other]), expected);
                     if expected {
-                        read[other] = read[one];
+                        read[other] = read[member];
                         world.readers[other].join();
                     }
                 },
                 5 => {
-                    let expected = read[one].is_some() && read[other].is_some();
-                    prop_assert_eq!(world.remove_readers(one, &[other]), expected);
+                    let expected = read[member].is_some() && read[other].is_some();
+                    prop_assert_eq!(world.remove_readers(member, &[other]), expected);
                     if expected {
                         read[other] = None;
                     }
                 },
                 // Nodes may be in use.
-                6 => if world.feeds[one].add_sources(&[other]) {
-                    prop_assert!(clocks[one].is_some() && clocks[other].is_none());
-                    latest[other] = latest[other].max(clocks[one].unwrap());
+                6 => if world.feeds[member].add_sources(&[other]) {
+                    prop_assert!(clocks[member].is_some() && clocks[other].is_none());
+                    latest[other] = latest[other].max(clocks[member].unwrap());
                     clocks[other] = Some(latest[other]);
                     prop_assert!(world.feeds[other].join().is_some());
                 },
-                _ => if world.remove_sources(one, &[other]) {
-                    prop_assert!(clocks[one].is_some() && clocks[other].is_some());
+                _ => if world.remove_sources(member, &[other]) {
+                    prop_assert!(clocks[member].is_some() && clocks[other].is_some());
                     clocks[other] = None;
                 },
             }

@@ -166,7 +166,7 @@ fn what_was_reconfigured_is_reported() {
     let mut executor = pinned(&windows.program(false), &on(3, 4, schedule)).unwrap();
     outputs(&blocks(&rows, 30), &mut executor);
     let report = executor.metrics().reconfigurations;
-    let column = |name: &str| report.as_array().unwrap().iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    let column = |name: &str| report.as_array().unwrap().iter().map(|entry| entry[name].clone()).collect::<Vec<_>>();
     assert_eq!(column("event"), [0, 50, 50, 101]);
     let cells = report[0]["cells"].as_u64().unwrap();
     let third = column("moved")[0].as_u64().unwrap();
@@ -269,7 +269,7 @@ fn state_that_is_copied_is_counted() {
     let mut executor = pinned(&windows.program(false), &options).unwrap();
     outputs(&blocks(&rows, 30), &mut executor);
     let report = executor.metrics().reconfigurations;
-    let bytes: Vec<u64> = report.as_array().unwrap().iter().map(|one| one["bytes"].as_u64().unwrap()).collect();
+    let bytes: Vec<u64> = report.as_array().unwrap().iter().map(|entry| entry["bytes"].as_u64().unwrap()).collect();
     // Each cell has five words of its own, in parts.
     let empty = CELLS as u64 * 5 * 8;
     assert!(bytes[0] < empty && bytes[1] > empty && bytes[1] == bytes[2] && bytes[3] < bytes[2], "{bytes:?}");

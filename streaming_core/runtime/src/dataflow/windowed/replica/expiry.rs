@@ -70,7 +70,7 @@ impl Replica {
         {
             let Some(window) = self.open.get_mut(number) else { break };
             // The first one to go is the last.
-            window.cells.sort_unstable_by(|one, other| other.cmp(one));
+            window.cells.sort_unstable_by(|left, right| right.cmp(left));
             while let Some(window) = self.open.get_mut(number)
                 && let Some(cell) = window.cells.pop()
             {

@@ -93,7 +93,7 @@ impl Replica {
                 merged.cells.extend(&panes.cells);
             }
         }
-        merged.cells.sort_unstable_by(|one, other| other.cmp(one));
+        merged.cells.sort_unstable_by(|left, right| right.cmp(left));
         merged.cells.dedup();
         (merged.number, merged.began) = (number, true);
         Ok(())
@@ -202,11 +202,11 @@ unsafe fn add(shape: &Shape, whole: *mut EntryHeader, part: *mut EntryHeader, me
         }
         (*whole).beside = (*whole).beside.min((*part).beside);
         for (i, merge) in merge.iter().enumerate() {
-            let (one, other) = (to.add(i).read(), from.add(i).read());
+            let (left, right) = (to.add(i).read(), from.add(i).read());
             to.add(i).write(match merge {
-                Merge::Add => one.wrapping_add(other),
-                Merge::Min => one.min(other),
-                Merge::Max => one.max(other),
+                Merge::Add => left.wrapping_add(right),
+                Merge::Min => left.min(right),
+                Merge::Max => left.max(right),
             });
         }
     }

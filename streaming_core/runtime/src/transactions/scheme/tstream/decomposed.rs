@@ -104,7 +104,7 @@ mod chains {
     }
 
     fn events(decomposed: &Decomposed, row: u32) -> Vec<u32> {
-        entries(decomposed.chain(0, row)).iter().map(|one| one.0.event).collect()
+        entries(decomposed.chain(0, row)).iter().map(|entry| entry.0.event).collect()
     }
 
     #[test]
@@ -222,14 +222,14 @@ mod decomposition {
             (5, 7, kind::READ, Role::Dependent(1)),
         ];
         assert_eq!((entries(&decomposed), decomposed.costs.operations), (wanted.to_vec(), 2 * 5));
-        let one = &decomposed.threads[0];
+        let thread = &decomposed.threads[0];
         // Conditions name the slots of their versions.
-        let rows = |group| one.conditions(group).0.iter().map(|one| one.row).collect::<Vec<_>>();
+        let rows = |group| thread.conditions(group).0.iter().map(|condition| condition.row).collect::<Vec<_>>();
         assert_eq!((rows(0), rows(1)), (vec![0], vec![1, 2]));
-        assert_eq!(one.seen(1), [decomposed.chain(0, 6), decomposed.chain(0, 7)]);
-        assert!(one.has_groups() && !one.is_shared);
+        assert_eq!(thread.seen(1), [decomposed.chain(0, 6), decomposed.chain(0, 7)]);
+        assert!(thread.has_groups() && !thread.is_shared);
         // SAFETY: the slots are those of conditions on rows of table 0.
-        let address = |slot| unsafe { one.version(0, slot, &decomposed.layout) as usize };
+        let address = |slot| unsafe { thread.version(0, slot, &decomposed.layout) as usize };
         assert_eq!((address(1) - address(0), address(2) - address(0)), (16, 32));
     }
 
@@ -242,8 +242,8 @@ mod decomposition {
 
         let nothing_else = decomposed(&[access(1, 1, 0, kind::CONDITION), access(1, 2, 0, kind::CONDITION)]);
         assert!(entries(&nothing_else).iter().all(|entry| entry.3 == Role::Plain));
-        let one = &nothing_else.threads[0];
-        assert!(!one.has_groups() && one.is_shared, "two chains decide the event");
+        let thread = &nothing_else.threads[0];
+        assert!(!thread.has_groups() && thread.is_shared, "two chains decide the event");
 
         let containers = decomposed(&[access(2, 1, 1, kind::CONDITION), access(2, 2, 0, kind::MODIFY)]);
         let wanted = [(2, 2, kind::MODIFY, Role::Dependent(0)), (2, 1, kind::CONDITION, Role::Watched)];
@@ -267,7 +267,9 @@ mod decomposition {
             .collect();
         slots.sort_unstable();
         assert!(slots.windows(2).all(|pair| pair[0].0 < pair[1].0), "each has its own");
-        assert!(slots.chunk_by(|a, b| a.0 / UNIT == b.0 / UNIT).all(|unit| unit.iter().all(|one| one.1 == unit[0].1)));
+        assert!(
+            slots.chunk_by(|a, b| a.0 / UNIT == b.0 / UNIT).all(|unit| unit.iter().all(|slot| slot.1 == unit[0].1))
+        );
         assert!(slots.last().unwrap().0 < 120 + 2 * UNIT);
     }
 

@@ -295,7 +295,8 @@ impl Tstream {
         };
         // SAFETY: decompositions and chains are only read here. Each chain is one task, and a pool hands out each once.
         unsafe {
-            let is_shared = threads > 1 && (round > 0 || self.decompositions.sum(|one| usize::from(one.is_shared)) > 0);
+            let is_shared =
+                threads > 1 && (round > 0 || self.decompositions.sum(|thread| usize::from(thread.is_shared)) > 0);
             let mut pending = processing.start(is_shared, &mut own.pending);
             self.tasks.clear(thread, round + 1);
             for chain in self.tasks.take(thread, round, own.round) {

@@ -376,7 +376,7 @@ mod tests {
             let events: Vec<u32> = (0..5000).map(|i| i * 7919 % 5000).collect();
             let mut inserter = Inserter::new();
             inserter.insert(&list, &events, height, true);
-            assert!(walked(&list).iter().map(|one| one.0).eq(0..5000));
+            assert!(walked(&list).iter().map(|entry| entry.0).eq(0..5000));
             let levels = levels(&list);
             assert!((4..=LEVELS).contains(&levels.len()) && levels[levels.len() - 1].len() > 1000, "{}", levels.len());
             check_levels(&list, &(0..5000).collect::<Vec<_>>());
@@ -408,7 +408,7 @@ mod tests {
                     });
                 }
             });
-            assert!(walked(&list).iter().map(|one| one.0).eq(0..8000));
+            assert!(walked(&list).iter().map(|entry| entry.0).eq(0..8000));
             check_levels(&list, &(0..8000).collect::<Vec<_>>());
         }
     }
@@ -443,7 +443,7 @@ mod loom_tests {
             let mut wanted: Vec<u32> = events.concat();
             wanted.extend(started.then_some(4));
             wanted.sort_unstable();
-            assert!(walked(&list).iter().map(|one| one.0).eq(wanted.iter().copied()));
+            assert!(walked(&list).iter().map(|entry| entry.0).eq(wanted.iter().copied()));
             check_levels(&list, &wanted);
         });
     }
