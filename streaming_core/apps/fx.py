@@ -64,8 +64,8 @@ class Request:
 
     ts: i64
     kind: u8
-    one: u32
-    other: u32
+    first: u32
+    second: u32
     share: u16
     rate: u32
 
@@ -89,10 +89,10 @@ class Answer:
     """Both balances or both rates after the event; after a transfer, also the rates of both currencies."""
 
     kind: u8
-    one: i64
-    other: i64
-    one_rate: i64
-    other_rate: i64
+    first: i64
+    second: i64
+    first_rate: i64
+    second_rate: i64
 
 
 accounts = app.table("accounts", Account, "n_accounts", lambda key, params: {"balance": params["opening"]})
@@ -129,50 +129,50 @@ def take_over(account, other, request):
 def exchange(request, txn):
     """Run a quote, transfer or swap as one transaction, and drop invalid events."""
     rows = p.n_currencies if request.kind == QUOTE else p.n_accounts
-    known = request.kind <= SWAP and max(request.one, request.other) < rows and request.one != request.other
+    known = request.kind <= SWAP and max(request.first, request.second) < rows and request.first != request.second
     if not known or request.share > WHOLE or request.rate == 0:
         txn.drop()
         return
     if request.kind == QUOTE:
-        currency = txn.row(currencies, request.one)
-        reference = txn.row(currencies, request.other)
+        currency = txn.row(currencies, request.first)
+        reference = txn.row(currencies, request.second)
         txn.modify(currency, set_near, reference)
         txn.read(currency)
         txn.read(reference)
         return
-    one = txn.row(accounts, request.one)
-    other = txn.row(accounts, request.other)
+    first = txn.row(accounts, request.first)
+    second = txn.row(accounts, request.second)
     if request.kind == TRANSFER:
-        one_rate = txn.row(currencies, request.one % p.n_currencies)
-        other_rate = txn.row(currencies, request.other % p.n_currencies)
-        txn.modify(other, receive, one, one_rate, other_rate)
-        txn.modify(one, send)
-        txn.read(one)
-        txn.read(other)
-        txn.read(one_rate)
-        txn.read(other_rate)
+        first_rate = txn.row(currencies, request.first % p.n_currencies)
+        second_rate = txn.row(currencies, request.second % p.n_currencies)
+        txn.modify(second, receive, first, first_rate, second_rate)
+        txn.modify(first, send)
+        txn.read(first)
+        txn.read(second)
+        txn.read(first_rate)
+        txn.read(second_rate)
     else:
-        txn.modify(one, take_over, other)
-        txn.modify(other, take_over, one)
-        txn.read(one)
-        txn.read(other)
+        txn.modify(first, take_over, second)
+        txn.modify(second, take_over, first)
+        txn.read(first)
+        txn.read(second)
 
 
 @exchange.post
 def answer(request, txn, out):
     """Answer an event with the rows that it has read."""
     if request.kind == QUOTE:
-        one = txn.result(currencies, 0).rate
-        other = txn.result(currencies, 1).rate
+        first = txn.result(currencies, 0).rate
+        second = txn.result(currencies, 1).rate
     else:
-        one = txn.result(accounts, 0).balance
-        other = txn.result(accounts, 1).balance
-    one_rate = 0
-    other_rate = 0
+        first = txn.result(accounts, 0).balance
+        second = txn.result(accounts, 1).balance
+    first_rate = 0
+    second_rate = 0
     if request.kind == TRANSFER:
-        one_rate = txn.result(currencies, 2).rate
-        other_rate = txn.result(currencies, 3).rate
-    out.emit(kind=request.kind, one=one, other=other, one_rate=one_rate, other_rate=other_rate)
+        first_rate = txn.result(currencies, 2).rate
+        second_rate = txn.result(currencies, 3).rate
+    out.emit(kind=request.kind, first=first, second=second, first_rate=first_rate, second_rate=second_rate)
 
 
 @app.generates
@@ -184,34 +184,34 @@ def requests(params, seed, start, stop):
     pairs = []
     for size, name in (("n_accounts", "fx.accounts"), ("n_currencies", "fx.currencies")):
         space, keys = Keys(params[size], params["theta"], 1, False), Draws(seed, name, start, stop)
-        one = space.draw(keys, 0, whole, single, (2, 2))
-        pairs.append((one, space.draw(keys, 1, whole, single, (2, 2), [one])))
-    one, other = (np.where(quote, currency, account) for account, currency in zip(*pairs, strict=True))
+        first = space.draw(keys, 0, whole, single, (2, 2))
+        pairs.append((first, space.draw(keys, 1, whole, single, (2, 2), [first])))
+    first, second = (np.where(quote, currency, account) for account, currency in zip(*pairs, strict=True))
     if params["invalid_ratio"] > 0:
         invalid = Draws(seed, "fx.invalid", start, stop).chance(0, params["invalid_ratio"])
-        other = np.where(invalid, one, other)
+        second = np.where(invalid, first, second)
     spread = params["spread"] * PAR // 100
     return {
         "ts": np.arange(start, stop),
         "kind": np.where(quote, QUOTE, np.where(draws.chance(1, params["swap_ratio"]), SWAP, TRANSFER)),
-        "one": one,
-        "other": other,
+        "first": first,
+        "second": second,
         "share": draws.below(2, WHOLE // 10 + 1),
         "rate": PAR - spread + draws.below(3, 2 * spread + 1),
     }
 
 
-VALID = f"""greatest(one, other) < (SELECT count(*) FROM state_accounts)
-    AND (kind > 0 OR greatest(one, other) < (SELECT count(*) FROM state_currencies))
-    AND one <> other AND kind <= 2 AND share <= {WHOLE} AND rate > 0"""
+VALID = f"""greatest(first, second) < (SELECT count(*) FROM state_accounts)
+    AND (kind > 0 OR greatest(first, second) < (SELECT count(*) FROM state_currencies))
+    AND first <> second AND kind <= 2 AND share <= {WHOLE} AND rate > 0"""
 
 # Each row that an output shows: its value, and its value in the output before, or its initial value.
 SHOWN = f"""SELECT *, coalesce(lag(value) OVER (PARTITION BY name, key ORDER BY seq, pos),
     IF(name = 'accounts', :opening, {PAR})) AS former FROM
-    (SELECT e.seq, e.kind, stack(4, 0, IF(e.kind = 0, 'currencies', 'accounts'), e.one, o.one,
-    1, IF(e.kind = 0, 'currencies', 'accounts'), e.other, o.other,
-    2, 'currencies', e.one % :n_currencies, o.one_rate,
-    3, 'currencies', e.other % :n_currencies, o.other_rate) AS (pos, name, key, value)
+    (SELECT e.seq, e.kind, stack(4, 0, IF(e.kind = 0, 'currencies', 'accounts'), e.first, o.first,
+    1, IF(e.kind = 0, 'currencies', 'accounts'), e.second, o.second,
+    2, 'currencies', e.first % :n_currencies, o.first_rate,
+    3, 'currencies', e.second % :n_currencies, o.second_rate) AS (pos, name, key, value)
     FROM outputs o JOIN events e ON o.seq = e.seq) WHERE kind = 1 OR pos < 2"""
 BEFORE = f"""SELECT seq, max(IF(pos = 0, former, NULL)) AS had, max(IF(pos = 1, former, NULL)) AS other_had
     FROM ({SHOWN}) GROUP BY seq"""
@@ -226,15 +226,15 @@ app.invariant(
 app.invariant(
     "a quote sets its rate exactly when the other rate is close enough; the other rate stays",
     f"""SELECT o.*, e.rate, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
-    ON o.seq = b.seq WHERE o.kind = 0 AND (o.other <> b.other_had
-    OR o.one <> IF(abs(e.rate - b.other_had) * 100 <= b.other_had * :band, e.rate, b.had))""",
+    ON o.seq = b.seq WHERE o.kind = 0 AND (o.second <> b.other_had
+    OR o.first <> IF(abs(e.rate - b.other_had) * 100 <= b.other_had * :band, e.rate, b.had))""",
 )
 app.invariant(
     "a swap exchanges two balances, and a transfer moves the converted share",
     f"""SELECT o.*, e.share, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
-    ON o.seq = b.seq WHERE (o.kind = 2 AND (o.one <> b.other_had OR o.other <> b.had)) OR (o.kind = 1 AND
-    (o.one <> b.had - b.had * e.share DIV {WHOLE}
-    OR o.other <> b.other_had + b.had * e.share DIV {WHOLE} * o.one_rate DIV o.other_rate))""",
+    ON o.seq = b.seq WHERE (o.kind = 2 AND (o.first <> b.other_had OR o.second <> b.had)) OR (o.kind = 1 AND
+    (o.first <> b.had - b.had * e.share DIV {WHOLE}
+    OR o.second <> b.other_had + b.had * e.share DIV {WHOLE} * o.first_rate DIV o.second_rate))""",
 )
 app.invariant(
     "a transfer uses the latest rates, and a row's final value is the last one shown, or the initial one",
@@ -254,22 +254,22 @@ def balances_follow_the_events(stream):
     balance: dict = {}
     rate: dict = {}
     for event in stream.events:
-        kind, one, other = event["kind"], event["one"], event["other"]
+        kind, first, second = event["kind"], event["first"], event["second"]
         rows = params["n_currencies" if kind == QUOTE else "n_accounts"]
-        if kind > SWAP or max(one, other) >= rows or one == other or event["share"] > WHOLE or event["rate"] == 0:
+        if kind > SWAP or max(first, second) >= rows or first == second or event["share"] > WHOLE or event["rate"] == 0:
             continue
-        had, other_had = (balance.get(account, params["opening"]) for account in (one, other))
+        had, other_had = (balance.get(account, params["opening"]) for account in (first, second))
         if kind == QUOTE:
-            near = rate.get(other, PAR)
+            near = rate.get(second, PAR)
             if abs(event["rate"] - near) * 100 <= near * params["band"]:
-                rate[one] = event["rate"]
+                rate[first] = event["rate"]
         elif kind == TRANSFER:
             sent = wrap(had * event["share"]) // WHOLE
-            of_one, of_other = (rate.get(account % params["n_currencies"], PAR) for account in (one, other))
-            balance[other] = wrap(other_had + wrap(sent * of_one) // of_other)
-            balance[one] = wrap(had - sent)
+            of_first, of_second = (rate.get(account % params["n_currencies"], PAR) for account in (first, second))
+            balance[second] = wrap(other_had + wrap(sent * of_first) // of_second)
+            balance[first] = wrap(had - sent)
         else:
-            balance[one], balance[other] = other_had, had
+            balance[first], balance[second] = other_had, had
     final = stream.state("accounts")
     assert {account: final[account]["balance"] for account in balance} == balance
     final = stream.state("currencies")

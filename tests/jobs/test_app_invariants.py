@@ -58,9 +58,9 @@ def shift(rows, column):
 
 def swap_quantities(rows):
     """Swap the values that a bid and a later one read."""
-    one = first(rows, lambda r: r["kind"] == 0 and r["ok"])
-    other = last(rows, lambda r: r["kind"] == 0 and r["ok"] and r["qty"] != one["qty"])
-    one["qty"], other["qty"] = other["qty"], one["qty"]
+    row = first(rows, lambda r: r["kind"] == 0 and r["ok"])
+    other = last(rows, lambda r: r["kind"] == 0 and r["ok"] and r["qty"] != row["qty"])
+    row["qty"], other["qty"] = other["qty"], row["qty"]
 
 
 def miss_a_spike(rows):
@@ -91,15 +91,15 @@ def lose_all(rows, **same):
 
 def exchange(rows, column, which):
     """Swap the values of one column in the first two matching rows."""
-    one, other = [row for row in rows if which(row)][:2]
-    one[column], other[column] = other[column], one[column]
+    first_row, second_row = [row for row in rows if which(row)][:2]
+    first_row[column], second_row[column] = second_row[column], first_row[column]
 
 
 def exchange_windows(rows):
     """Rows of two windows that leave at the end of the stream have traded places."""
-    one = last(rows, lambda row: True)
-    other = last(rows, lambda row: row["seq"] == one["seq"] and row["ts"] < one["ts"])
-    one["sub"], other["sub"] = other["sub"], one["sub"]
+    latest = last(rows, lambda row: True)
+    other = last(rows, lambda row: row["seq"] == latest["seq"] and row["ts"] < latest["ts"])
+    latest["sub"], other["sub"] = other["sub"], latest["sub"]
 
 
 # (application, the first words of the invariant that must fail, changes of outputs and states)
@@ -157,12 +157,12 @@ WRONG = [
     ("tb", "a booking is", lambda o, s: set_first(o, lambda r: not r["ok"] and r["kind"] == 1, ok=True)),
     ("tb", "a booking is", lambda o, s: set_first(o, lambda r: r["ok"] and r["kind"] == 0, cost=1 << 40)),
     ("fx", "each valid event", lambda o, s: lose(o), lambda o, s: o[3].update(kind=(o[3]["kind"] + 1) % 3)),
-    ("fx", "a quote sets", lambda o, s: last(o, lambda r: r["kind"] == 0).update(one=1)),
-    ("fx", "a quote sets", lambda o, s: last(o, lambda r: r["kind"] == 0).update(other=1)),
-    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 1).update(one=1)),
-    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 1).update(other=1)),
-    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 2).update(other=1)),
-    ("fx", "a transfer uses", lambda o, s: set_first(o, lambda r: r["kind"] == 1, one_rate=1)),
+    ("fx", "a quote sets", lambda o, s: last(o, lambda r: r["kind"] == 0).update(first=1)),
+    ("fx", "a quote sets", lambda o, s: last(o, lambda r: r["kind"] == 0).update(second=1)),
+    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 1).update(first=1)),
+    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 1).update(second=1)),
+    ("fx", "a swap exchanges", lambda o, s: last(o, lambda r: r["kind"] == 2).update(second=1)),
+    ("fx", "a transfer uses", lambda o, s: set_first(o, lambda r: r["kind"] == 1, first_rate=1)),
     ("fx", "a transfer uses", lambda o, s: shift(s["state_accounts"], "balance")),
     ("fx", "a transfer uses", lambda o, s: shift(s["state_currencies"], "rate")),
     ("wc", "the n-th occurrence", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),

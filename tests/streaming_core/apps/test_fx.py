@@ -23,26 +23,27 @@ def test_fx_moves_amounts_of_the_state_before_the_event(params):
     balances, rates = [bound["opening"]] * bound["n_accounts"], [PAR] * bound["n_currencies"]
     expected, left_alone = [], 0
     for e in events:
-        one, other, used = e["one"], e["other"], (0, 0)
-        if one == other:
+        first, second, used = e["first"], e["second"], (0, 0)
+        if first == second:
             continue
         if e["kind"] == 0:
-            if abs(e["rate"] - rates[other]) <= rates[other] * bound["band"] / 100:
-                rates[one] = e["rate"]
+            if abs(e["rate"] - rates[second]) <= rates[second] * bound["band"] / 100:
+                rates[first] = e["rate"]
             else:
                 left_alone += 1
             shown = rates
         elif e["kind"] == 1:
-            used = rates[one % bound["n_currencies"]], rates[other % bound["n_currencies"]]
-            moved = balances[one] * e["share"] // 1000
-            balances[one] -= moved
-            balances[other] += moved * used[0] // used[1]
+            used = rates[first % bound["n_currencies"]], rates[second % bound["n_currencies"]]
+            moved = balances[first] * e["share"] // 1000
+            balances[first] -= moved
+            balances[second] += moved * used[0] // used[1]
             shown = balances
         else:
-            balances[one], balances[other] = balances[other], balances[one]
+            balances[first], balances[second] = balances[second], balances[first]
             shown = balances
         values = {
-            "kind": e["kind"], "one": shown[one], "other": shown[other], "one_rate": used[0], "other_rate": used[1],
+            "kind": e["kind"], "first": shown[first], "second": shown[second],
+            "first_rate": used[0], "second_rate": used[1],
         }  # fmt: skip
         expected.append({"seq": e["seq"], "sub": 0, **values})
     assert result.outputs == expected
@@ -54,11 +55,12 @@ def test_fx_moves_amounts_of_the_state_before_the_event(params):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"kind": 3}, {"one": 1}, {"one": 3}, {"other": 3}, {"kind": 0, "one": 2}, {"share": 1001}, {"rate": 0}]
+    "fields",
+    [{"kind": 3}, {"first": 1}, {"first": 3}, {"second": 3}, {"kind": 0, "first": 2}, {"share": 1001}, {"rate": 0}],
 )
 def test_fx_drops_invalid_events(fields):
     app = registry.load("fx")
-    event = {"seq": 0, "ts": 0, "kind": 1, "one": 0, "other": 1, "share": 1000, "rate": 1}
+    event = {"seq": 0, "ts": 0, "kind": 1, "first": 0, "second": 1, "share": 1000, "rate": 1}
     params = {"n_accounts": 3, "n_currencies": 2}
     for row, dropped in ((event, 0), (event | fields, 1)):
         result = by_hand.run(app, params, pa.Table.from_pylist([row], workload.schema(app, params)))
