@@ -71,7 +71,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'threads'?)` for the known name most like this one; nothing if none is like it."""
     from difflib import get_close_matches
 
-    names = {one.lower(): one for one in known}
+    names = {name.lower(): name for name in known}
     near = get_close_matches(name.lower(), names, 1, cutoff=0.7)
     return f" (did you mean {names[near[0]]!r}?)" if near else ""
 
@@ -154,8 +154,8 @@ def _problem(item: ErrorDetails, where: str, path: list[str], fields: Mapping[st
 
 def bounds_of(field: FieldInfo) -> tuple[float | None, float | None]:
     """The smallest and the largest value of a field, both included; None where it has no bound."""
-    smallest = next((one.ge for one in field.metadata if hasattr(one, "ge")), None)
-    return smallest, next((one.le for one in field.metadata if hasattr(one, "le")), None)
+    smallest = next((constraint.ge for constraint in field.metadata if hasattr(constraint, "ge")), None)
+    return smallest, next((constraint.le for constraint in field.metadata if hasattr(constraint, "le")), None)
 
 
 def range_text(smallest: float | None, largest: float | None) -> str:

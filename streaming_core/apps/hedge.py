@@ -109,9 +109,9 @@ def valid(row, out):
     out.emit(ts=row.ts, company=row.company, price=row.price, average=row.average)
 
 
-def fits(one, other):
+def fits(left, right):
     """Tell whether trades of two companies may form a pair."""
-    return one != other and (not p.same_exchange or exchange_of[one] == exchange_of[other])
+    return left != right and (not p.same_exchange or exchange_of[left] == exchange_of[right])
 
 
 def is_hedge(l_price, l_average, r_price, r_average):

@@ -161,15 +161,15 @@ def close(state, out):
 def pairs(row, out):
     """Emit the pairs of a session's items; with `given`, only those with that item."""
     for i in range(row.heads):
-        one = row.items[i]
+        item = row.items[i]
         for j in range(i + 1, row.size):
             other = row.items[j]
             if p.given == 0:
-                out.emit(pair=(min(one, other) << BITS) | max(one, other))
-            elif one == p.given:
-                out.emit(pair=(other << BITS) | one)
+                out.emit(pair=(min(item, other) << BITS) | max(item, other))
+            elif item == p.given:
+                out.emit(pair=(other << BITS) | item)
             elif other == p.given:
-                out.emit(pair=(one << BITS) | other)
+                out.emit(pair=(item << BITS) | other)
 
 
 def count(row, state, out):

@@ -251,8 +251,8 @@ def pairs_are_those_of_a_nested_loop(stream):
             if row["ts"] - before["ts"] >= size:
                 break
             if before["stream"] != row["stream"]:
-                one, other = (before, row) if row["stream"] else (row, before)
-                near = abs(one["y"] - other["b"]) <= band
-                if near and stream.wrap(abs(stream.wrap(one["x"] - other["a"]))) <= band:
+                first, second = (before, row) if row["stream"] else (row, before)
+                near = abs(first["y"] - second["b"]) <= band
+                if near and stream.wrap(abs(stream.wrap(first["x"] - second["a"]))) <= band:
                     expected.append((seq, earlier))
     assert sorted((row["seq"], row["earlier"]) for row in stream.outputs) == sorted(expected)

@@ -83,7 +83,7 @@ def pages(folder: Path) -> dict[str, str]:
     results = {path.stem: _read(path) for path in sorted(folder.glob("*.json"))}
     order = list(SUITES)
     results = {name: results[name] for name in sorted(results, key=lambda name: (order.index(_of(name)), name))}
-    text = "\n".join([*_main(results), HOW_TO.format(name=order[0], names=", ".join(f"`{one}`" for one in order))])
+    text = "\n".join([*_main(results), HOW_TO.format(name=order[0], names=", ".join(f"`{name}`" for name in order))])
     details = {f"benchmarks/{name}.md": "\n".join(_details(name, result)) for name, result in results.items()}
     return {path: re.sub("\n{3,}", "\n\n", page) for path, page in {"benchmarks.md": text, **details}.items()}
 
@@ -212,9 +212,9 @@ def _summary(lines: list[Line]) -> list[str]:
     cells = [line.cells for line in lines]
     papers = [*dict.fromkeys(cell["paper"] for cell in cells)]
     paper = papers[0] if len(papers) == 1 else _by_case(lines, [cell["paper"] for cell in cells])
-    where = [*dict.fromkeys(conditions(one.row) for line in lines if (one := line.published or line.ours))]
+    where = [*dict.fromkeys(conditions(result.row) for line in lines if (result := line.published or line.ours))]
     figures = [
-        _by_case(lines, ["" if one is None or one.median is None else one.short for one in of_way])
+        _by_case(lines, ["" if result is None or result.median is None else result.short for result in of_way])
         for of_way in ([line.published for line in lines], [line.ours for line in lines])
     ]
     ways = [*dict.fromkeys(cell["best"] for cell in cells if cell["best"])]

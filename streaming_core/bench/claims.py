@@ -164,7 +164,7 @@ class Line:
     @property
     def times_loop(self) -> list[float]:
         """The throughput relative to the loop: as published, ours, and the best."""
-        rows = [*(one.row for one in (self.published, self.ours) if one), *([self.best] if self.best else [])]
+        rows = [*(side.row for side in (self.published, self.ours) if side), *([self.best] if self.best else [])]
         return [row["to_loop"] for row in rows if row.get("to_loop") is not None]
 
 

@@ -144,7 +144,7 @@ def claim_lines(results: dict[str, Any], experiment: dict[str, Any]) -> list[Lin
     from streaming_core.bench import suite  # reading a result takes no suite, so others do not wait for its imports
 
     declared = suite.load(results["suite"]).experiments if results["suite"] in suite.SUITES else ()
-    claims = next((one.claims for one in declared if one.name == experiment["name"]), ())
+    claims = next((declaration.claims for declaration in declared if declaration.name == experiment["name"]), ())
     return lines(claims, experiment["rows"], results["host"]["cores"], len(results["topology"].get("nodes", ())))
 
 

@@ -256,7 +256,10 @@ class Heats:
         for number, heat in enumerate(heats):
             began = time.monotonic()
             if began > end:
-                notes = [*notes, f"left out, because the time was over: {', '.join(one.app for one in heats[number:])}"]
+                notes = [
+                    *notes,
+                    f"left out, because the time was over: {', '.join(heat.app for heat in heats[number:])}",
+                ]
                 break
             race = Race(heat.app, heat.params, self._events(heat), handwritten=heat.handwritten)
             tick()

@@ -165,8 +165,12 @@ def grouped(command: Callable) -> Callable:
     A field declares its option as a parameter would: `Annotated[int, typer.Option(...)] = 1`. The command receives an
     instance of the dataclass.
     """
-    annotations = {name: one.annotation for name, one in inspect.signature(command, eval_str=True).parameters.items()}
-    groups: dict[str, Any] = {name: one for name, one in annotations.items() if is_dataclass(one)}
+    annotations = {
+        name: parameter.annotation for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
+    }
+    groups: dict[str, Any] = {
+        name: reconfiguration for name, reconfiguration in annotations.items() if is_dataclass(reconfiguration)
+    }
 
     @wraps(command)
     def with_groups(**arguments: Any) -> Any:
@@ -299,8 +303,11 @@ def _read_field(name: str, path: Path) -> Any:
 
 def _schedule_of(report: RunReport) -> list[dict[str, Any]]:
     """The reconfigurations of a run's first pass, as a schedule."""
-    reconfigurations = sorted(report.verified.reconfigurations, key=lambda one: one.event)
-    return [{"event": one.event, "owners": {one.operator: one.owners}} for one in reconfigurations]
+    reconfigurations = sorted(report.verified.reconfigurations, key=lambda reconfiguration: reconfiguration.event)
+    return [
+        {"event": reconfiguration.event, "owners": {reconfiguration.operator: reconfiguration.owners}}
+        for reconfiguration in reconfigurations
+    ]
 
 
 def numbers(option: str, text: str, bounds: tuple[int, int] | None = None) -> list[int]:

@@ -83,7 +83,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 if all cells are equal, else 1."""
-        return ExitCode.SUCCESS if all(one.outcome.verdict == "equal" for one in self.cells) else ExitCode.FAILED
+        return ExitCode.SUCCESS if all(cell.outcome.verdict == "equal" for cell in self.cells) else ExitCode.FAILED
 
     def command(self, cell: Cell) -> str:
         """The command that runs a cell again."""
@@ -103,7 +103,7 @@ class Report:
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
-    rows = [{"expected": one.expected, "actual": one.actual, "times": one.times} for one in cell.outcome.rows]
+    rows = [{"expected": row.expected, "actual": row.actual, "times": row.times} for row in cell.outcome.rows]
     cause = cell.cause and {**vars(cell.cause), "last_event": comparison.plain(cell.last)}
     names = ("application", "workload", "about", "threads", "batch", "params", "events", "refused")
     return {name: getattr(cell, name) for name in names} | {
@@ -211,7 +211,7 @@ def _cells(engine: str, app: App, case: Case, threads: Sequence[int], folder: Pa
             outcome=trial.run(engine, app, case, number, folder),
         )
         if cell.outcome.verdict != "equal":
-            seq = next((one.seq for one in cell.outcome.rows), None)
+            seq = next((row.seq for row in cell.outcome.rows), None)
             cell = replace(cell, event=_event(case, seq))
             if not is_searched:
                 cause = _cause(engine, app, case, number, folder, seq, seconds)

@@ -125,29 +125,31 @@ def _rows(difference: Diff, out: Path, expected: Path, app: App, order: str) -> 
         names = [*app.unordered.columns]
         several = comparison.in_buckets("outputs", theirs, ours, names, keep=total).differences
         for kind in ("missing", "extra"):
-            for one in [one for one in several if one.kind == kind][:SHOWN]:
-                yield _unordered(one)
+            for row in [row for row in several if row.kind == kind][:SHOWN]:
+                yield _unordered(row)
         return
     their_rows, our_rows = theirs.read(theirs.schema.names), ours.read(theirs.schema.names)
     ordered = our_rows.sort_by([(name, "ascending") for name in OUTPUT_KEY])
     by_key = comparison.in_memory("outputs", their_rows, ordered, keep=total).differences
     if by_key:
-        yield _ordered(min(by_key, key=lambda one: tuple(one.row[name] for name in OUTPUT_KEY)))
+        yield _ordered(min(by_key, key=lambda difference: tuple(difference.row[name] for name in OUTPUT_KEY)))
         return
-    for one, other in zip(
+    for left, right in zip(
         their_rows.to_pylist(), our_rows.to_pylist(), strict=True
     ):  # the rows are right, their order is not
-        if any(one[name] != other[name] for name in OUTPUT_KEY):
-            yield Sides(one, other)
+        if any(left[name] != right[name] for name in OUTPUT_KEY):
+            yield Sides(left, right)
             return
 
 
-def _ordered(one: Difference) -> Sides:
-    expected, actual = (None if side is None else one.row | side for side in (one.expected, one.actual))
+def _ordered(difference: Difference) -> Sides:
+    expected, actual = (
+        None if side is None else difference.row | side for side in (difference.expected, difference.actual)
+    )
     return Sides(expected, actual)
 
 
-def _unordered(one: Difference) -> Sides:
-    missing = one.kind == "missing"
-    times = (one.expected if missing else one.actual)["times"]
-    return Sides(one.row, None, times) if missing else Sides(None, one.row, times)
+def _unordered(difference: Difference) -> Sides:
+    missing = difference.kind == "missing"
+    times = (difference.expected if missing else difference.actual)["times"]
+    return Sides(difference.row, None, times) if missing else Sides(None, difference.row, times)

@@ -108,8 +108,10 @@ class Material:
         self.rows = rows
         bounds = BoundApp(app, self.params).windows.values()
         # The longest window says how far apart events must be.
-        self.advance, self.size = max(((one.advance, one.size) for one in bounds), key=max, default=(1, 0))
-        self.is_session = any(one.window is not None and one.window.kind == "session" for one in app.operators)
+        self.advance, self.size = max(((bound.advance, bound.size) for bound in bounds), key=max, default=(1, 0))
+        self.is_session = any(
+            operator.window is not None and operator.window.kind == "session" for operator in app.operators
+        )
 
     @classmethod
     def first(cls, app: App, params: dict[str, Any], events: int, source: Path | None = None) -> Material:
@@ -235,7 +237,12 @@ def _late(material: Material) -> list[Row]:
 
 def _one_key(material: Material) -> list[Row]:
     declared = {field for operator in material.app.operators for field in operator.key}
-    declared |= {name for one in material.app.operators if one.window is not None for name in one.window.key.fields}
+    declared |= {
+        name
+        for operator in material.app.operators
+        if operator.window is not None
+        for name in operator.window.key.fields
+    }
     kinds = {name: {n for n, _ in material.fields(row)} & declared for name, row in enumerate(material.rows)}
     half, firsts = len(material.rows) // 2, dict[Any, Row]()
 
@@ -286,7 +293,7 @@ def _numbers(material: Material) -> list[Row]:
         assert isinstance(item, Scalar)
         items = edges(item)
         if isinstance(kind, Array):
-            return [one for v in items for one in ([v] * len(row[name]), [v, *row[name][1:]])]
+            return [column for v in items for column in ([v] * len(row[name]), [v, *row[name][1:]])]
         return items
 
     return _with_values(material, (Scalar, Array), values, "no numbers but ts")
@@ -305,7 +312,7 @@ def edges(kind: Scalar, numbers: Iterable[int] | None = None) -> list[Any]:
     if kind.is_float:
         return sorted(FLOATS if numbers is None else map(float, numbers), key=str)
     low, high = kind.bounds
-    fitting = [one for one in {*(INTEGERS if numbers is None else numbers), low, high} if low <= one <= high]
+    fitting = [number for number in {*(INTEGERS if numbers is None else numbers), low, high} if low <= number <= high]
     values: list[Any] = sorted(fitting, key=str)
     if kind.name == "boolean":
         return [bool(value) for value in values]
@@ -343,8 +350,12 @@ def _minimum(app: App) -> dict[str, Any]:
 
 def _uneven(app: App) -> dict[str, Any]:
     """Parameters with which the size of windows is no multiple of their advance."""
-    windows = [one.window for one in app.operators if one.window is not None]
-    names = {one.size: one.advance for one in windows if isinstance(one.advance, str) and isinstance(one.size, str)}
+    windows = [operator.window for operator in app.operators if operator.window is not None]
+    names = {
+        window.size: window.advance
+        for window in windows
+        if isinstance(window.advance, str) and isinstance(window.size, str)
+    }
     if not names:
         raise Unfit("no parameters for both advance and size of windows")
     default = app.bind()

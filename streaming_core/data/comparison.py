@@ -132,9 +132,9 @@ def columns(
     kinds = [{column.name: column.type for column in schema} for schema in (expected, actual)]
     differences = []
     for name in kinds[0] | kinds[1]:
-        one, other = (kind.get(name) for kind in kinds)
-        if one != other and (other is not None or needed is None or name in needed):
-            words = [None if kind is None else str(kind) for kind in (one, other)]
+        left, right = (kind.get(name) for kind in kinds)
+        if left != right and (right is not None or needed is None or name in needed):
+            words = [None if kind is None else str(kind) for kind in (left, right)]
             differences.append(Difference(table, "column", {}, words[0], words[1], (name,)))
     return differences
 
@@ -178,13 +178,13 @@ def row_by_row(
 ) -> Differences | None:
     """Compare two tables of the same columns, slice by slice; None if their rows do not line up, key by key."""
     differences, start = Differences(table, keep), 0
-    for one, other in zip_longest(expected, actual):
-        if one is None or other is None or one.num_rows != other.num_rows:
+    for left, right in zip_longest(expected, actual):
+        if left is None or right is None or left.num_rows != right.num_rows:
             return None
-        if any(unequal(one[key], other[key]).any() for key in keys_of(one.column_names)):
+        if any(unequal(left[key], right[key]).any() for key in keys_of(left.column_names)):
             return None
-        _add_different(differences, one, other, start)
-        start += one.num_rows
+        _add_different(differences, left, right, start)
+        start += left.num_rows
     return differences
 
 
@@ -395,8 +395,8 @@ def unequal(expected: pa.Array | pa.ChunkedArray, actual: pa.Array | pa.ChunkedA
         return wrong
     if pa.types.is_struct(kind):
         wrong = np.zeros(n, bool)
-        for one, other in zip(expected.flatten(), actual.flatten(), strict=True):
-            wrong |= unequal(one, other)
+        for left, right in zip(expected.flatten(), actual.flatten(), strict=True):
+            wrong |= unequal(left, right)
         return wrong
     if pa.types.is_fixed_size_list(kind):
         items = unequal(expected.flatten(), actual.flatten()).reshape(n, kind.list_size)
@@ -470,7 +470,7 @@ def _apart(expected: Any, actual: Any) -> tuple[str, str]:
     texts = shown(expected), shown(actual)
     if texts[0] != texts[1] or not isinstance(expected, list) or not isinstance(actual, list):
         return texts
-    for i, (one, other) in enumerate(zip(expected, actual, strict=False)):
-        if shown(one) != shown(other):
-            return f"{shown(one)} at [{i}]", f"{shown(other)} at [{i}]"
+    for i, (left, right) in enumerate(zip(expected, actual, strict=False)):
+        if shown(left) != shown(right):
+            return f"{shown(left)} at [{i}]", f"{shown(right)} at [{i}]"
     return f"{len(expected)} items", f"{len(actual)} items"

@@ -155,7 +155,7 @@ def write(
         for part in parts:
             rows = add(rows, (part["rows"], int(part["digest"], 16)))
         total = add(before.total, rows)
-        marks = [one for one in (before.mark, mark) if one is not None]
+        marks = [position for position in (before.mark, mark) if position is not None]
         storage.write_json(
             folder / MANIFEST,
             {
@@ -210,9 +210,9 @@ def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[st
             imported = batch.manifest["imported"]
             files += imported["files"]
             rows += imported["rows"]
-            for one in imported["aside"]:
-                reason = aside.setdefault(one["reason"], one | {"rows": 0})
-                reason["rows"] += one["rows"]
+            for entry in imported["aside"]:
+                reason = aside.setdefault(entry["reason"], entry | {"rows": 0})
+                reason["rows"] += entry["rows"]
             for path in Parts.of(batch.directory / "aside").paths:
                 (folder / "aside").mkdir(exist_ok=True)
                 os.link(path, part_path(folder / "aside", asides))
@@ -223,7 +223,7 @@ def seal(root: Path, out: Path, app: App, params: dict[str, Any], about: dict[st
         parts = [workload.write_part(folder, i, table) for i, table in enumerate(recorded.blocks(workload.CHUNK))]
         if not parts:
             parts = [workload.write_part(folder, 0, recorded.schema.empty_table())]
-        reasons = sorted(aside.values(), key=lambda one: (-one["rows"], one["reason"]))
+        reasons = sorted(aside.values(), key=lambda reason: (-reason["rows"], reason["reason"]))
         about = about | {
             "files": files, "rows": rows, "aside": reasons, "batches": position.batches, "start": before[0]
         }  # fmt: skip

@@ -352,7 +352,7 @@ def bound(directory: Path, manifest: dict[str, Any], app: App, params: dict[str,
 def _unlike(serves: dict[str, Any], own: dict[str, Any]) -> str | None:
     """Why an import of these records does not fit an application; None if it does."""
     for name in {**own["fields"], **serves["fields"]}:
-        kinds = [one["fields"].get(name, "absent") for one in (serves, own)]
+        kinds = [side["fields"].get(name, "absent") for side in (serves, own)]
         if kinds[0] != kinds[1]:
             return f"field {name} is {kinds[0]} in the import and {kinds[1]} in the application"
     for name in ("streams", "time"):

@@ -130,25 +130,25 @@ class Report(_Model):
             events: The events of the workload.
             wall: Seconds that the engine's process took.
         """
-        kinds = [one.kind for one in self.passes]
+        kinds = [pass_.kind for pass_ in self.passes]
         peaks = kinds.count("peak")
         expected = ["verified", *["peak"] * peaks, *["open_loop"] * (task.rate > 0)]
         if kinds != expected:
             return f"the passes must be {', '.join(dict.fromkeys(expected))}, in this order, got {', '.join(kinds)}"
         if peaks < task.repetitions:
             return f"it has {peaks} measured passes, expected at least {task.repetitions}"
-        for number, one in enumerate(self.passes):
-            if one.events != events:
-                return f"pass {number} has {one.events} events, but the workload has {events}"
-            if int(one.digest.partition(":")[0]) != one.outputs:
-                return f"pass {number} has {one.outputs} outputs, but its digest is {one.digest}"
-        if (total := math.fsum(one.seconds for one in self.passes)) > wall:
+        for number, pass_ in enumerate(self.passes):
+            if pass_.events != events:
+                return f"pass {number} has {pass_.events} events, but the workload has {events}"
+            if int(pass_.digest.partition(":")[0]) != pass_.outputs:
+                return f"pass {number} has {pass_.outputs} outputs, but its digest is {pass_.digest}"
+        if (total := math.fsum(pass_.seconds for pass_ in self.passes)) > wall:
             return f"its passes took {total:.2f} s, but its process only {wall:.2f} s"
         return ""
 
     @model_validator(mode="after")
     def _check_latencies(self) -> Report:
-        for number, one in enumerate(self.passes):
-            if one.kind == "open_loop" and one.latency_us is None:
+        for number, pass_ in enumerate(self.passes):
+            if pass_.kind == "open_loop" and pass_.latency_us is None:
                 raise ValueError(f"pass {number} is open_loop and has no latency_us")
         return self

@@ -210,7 +210,7 @@ def run(request: Request, out: Path) -> dict[str, Any]:
             check_out(out)
             with storage.appearing(out) as folder:
                 parts, about = write_rows(request, folder)
-                if sum(one["rows"] for one in about["aside"]) == about["rows"]:
+                if sum(reason["rows"] for reason in about["aside"]) == about["rows"]:
                     raise BadInput(_nothing(request, about))
                 workload.seal_import(folder, request.app, request.params, parts, about)
     except OSError as error:
@@ -265,10 +265,12 @@ def write_rows(request: Request, folder: Path, start: int = 0) -> tuple[list[dic
     about: dict[str, Any] = {
         "application": request.app.name,
         "files": request.names,
-        "map": {_field(one.name, field): column for one in request.streams for field, column in one.mapping.items()},
+        "map": {
+            _field(stream.name, field): column for stream in request.streams for field, column in stream.mapping.items()
+        },
         "rows": read,
         "sorted": late if request.app.delay is None else 0,
-        "aside": sorted(aside, key=lambda one: (-one["rows"], one["reason"])),
+        "aside": sorted(aside, key=lambda reason: (-reason["rows"], reason["reason"])),
         "tolerance": request.tolerance or 0.0,
     }
     if request.app.streams is not None:
@@ -310,10 +312,10 @@ def _write_stream(
                 columns: dict[str, Any] = {TAG: np.full(count, number)} if stream.name is not None else {}
                 columns |= {stream.columns[field]: column for field, column in values.items()}
                 arrays = [
-                    pa.array(columns[one.name], one.type)
-                    if one.name in columns
-                    else pa.repeat(workload.absent(one), count)
-                    for one in schema
+                    pa.array(columns[field.name], field.type)
+                    if field.name in columns
+                    else pa.repeat(workload.absent(field), count)
+                    for field in schema
                 ]
                 file.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 keys.append(np.array(values["ts"] if "ts" in values else [0] * count, np.int64))
@@ -399,18 +401,18 @@ class _Aside:
         if self.request.tolerance is None:
             place = f"{file}, row {number}" if line is None else f"{file}:{line}"
             raise BadInput(f"{place}: {reason}: {_sample(row)['text']!r}")
-        one = self._reasons.setdefault(
+        entry = self._reasons.setdefault(
             reason, {"reason": reason, "rows": 0, "file": file, "row": number, "samples": []}
         )
-        one["rows"] += 1
-        if len(one["samples"]) < SAMPLES:
-            one["samples"].append(_sample(row))
+        entry["rows"] += 1
+        if len(entry["samples"]) < SAMPLES:
+            entry["samples"].append(_sample(row))
 
     def described(self) -> list[dict[str, Any]]:
         """The reasons with their rows, the first row and samples; only the most frequent ones have samples."""
-        frequent = sorted(self._reasons.values(), key=lambda one: (-one["rows"], one["reason"]))
-        for one in frequent[SAMPLED_REASONS:]:
-            del one["samples"]
+        frequent = sorted(self._reasons.values(), key=lambda entry: (-entry["rows"], entry["reason"]))
+        for entry in frequent[SAMPLED_REASONS:]:
+            del entry["samples"]
         return frequent
 
 

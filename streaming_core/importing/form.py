@@ -177,7 +177,7 @@ def live_lines(out: Path, imported: dict[str, Any]) -> list[str]:
         out: The workload.
         imported: The entry of its manifest.
     """
-    left, aside = imported.get("left", []), sum(one["rows"] for one in imported["aside"])
+    left, aside = imported.get("left", []), sum(reason["rows"] for reason in imported["aside"])
     counts = {"files": (len(imported["files"]), len(left)), "rows": (imported["rows"] - aside, aside)}
     if "://" in imported["source"]:  # a topic has no files
         del counts["files"]
@@ -194,10 +194,10 @@ def live_lines(out: Path, imported: dict[str, Any]) -> list[str]:
 def _aside(out: Path, aside: list[dict[str, Any]]) -> list[str]:
     lines = []
     if aside:
-        rows = sum(one["rows"] for one in aside)
+        rows = sum(reason["rows"] for reason in aside)
         lines.append(f"set aside {rows:,} row{'s' * (rows > 1)}, kept in {out / 'aside'}:")
-    for one in aside[:SHOWN]:
-        lines.append(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
+    for reason in aside[:SHOWN]:
+        lines.append(f"{reason['rows']:>12,}  {reason['reason']} (first: {reason['file']}, row {reason['row']})")
     if len(aside) > SHOWN:
         lines.append(f"{'':>12}  and {len(aside) - SHOWN} more reasons: see {out / 'manifest.json'}")
     return lines

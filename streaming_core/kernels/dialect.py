@@ -198,7 +198,7 @@ class _Rewriter(ast.NodeTransformer):
         return self._located(self._preceded(store), node)
 
     def _located(self, statements: list[ast.stmt], node: ast.stmt) -> list[ast.stmt]:
-        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in statements]
+        return [ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in statements]
 
     def _stored(self, target: ast.expr, node: ast.Assign | ast.AnnAssign) -> Any:
         """Return a store; of a field that may be null, that of its value and its validity."""

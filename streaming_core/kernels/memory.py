@@ -101,14 +101,14 @@ def copy_bytes(typingctx, target, source, size):
 
 
 @intrinsic
-def same_bytes(typingctx, one, other, size):
+def same_bytes(typingctx, left, right, size):
     """Whether bytes at two addresses are the same."""
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(code.I32, [code.PTR, code.PTR, code.I64])
         memcmp = cgutils.get_or_insert_function(builder.module, kind, "memcmp")
-        one, other = (builder.inttoptr(place, code.PTR) for place in args[:2])
-        return builder.icmp_unsigned("==", builder.call(memcmp, [one, other, args[2]]), code.I32(0))
+        left, right = (builder.inttoptr(place, code.PTR) for place in args[:2])
+        return builder.icmp_unsigned("==", builder.call(memcmp, [left, right, args[2]]), code.I32(0))
 
     return types.boolean(types.int64, types.int64, types.int64), codegen
 

@@ -74,7 +74,9 @@ class Program:
         self.description["columns"] = bound.output.layout
         if self.app.unordered is not None:
             names = [*bound.output.event[0]]
-            columns = [one for name in self.app.unordered.columns for one in (name, VALID + name) if one in names]
+            columns = [
+                column for name in self.app.unordered.columns for column in (name, VALID + name) if column in names
+            ]
             self.description["unordered"] = [names.index(name) for name in columns]
         self._loaded: dict[str, machine_code.Loaded]
         self._spans: list

@@ -45,15 +45,15 @@ def _reserve(head, arena, widths):
         return
     larger = max(_LEAST, 2 * capacity if 2 * length > capacity else capacity)
     width = 0
-    for one in widths:
-        width += one
+    for bytes_ in widths:
+        width += bytes_
     old = load_word(head, 0)
     data = allocate(arena, larger * width) if larger != capacity else old
     offset = 0
-    for one in widths:
+    for bytes_ in widths:
         # In place, rows of the second half come to lie in the first.
-        copy_bytes(data + offset * larger, old + offset * capacity + first * one, length * one)
-        offset += one
+        copy_bytes(data + offset * larger, old + offset * capacity + first * bytes_, length * bytes_)
+        offset += bytes_
     store_word(head, 0, data)
     store_half(head, CAPACITY, larger)
     store_word(head, FIRST, 0)
@@ -90,7 +90,7 @@ def _text_columns(queue: QueueType) -> tuple[int, ...]:
 def _column(queue: QueueType, name: str) -> int:
     """Return the bytes of the fields before this one, for one row."""
     names = list(queue.fields)
-    return sum(queue.fields[one].width for one in names[: names.index(name)])
+    return sum(queue.fields[name].width for name in names[: names.index(name)])
 
 
 def _place_of(builder, queue: QueueType, name: str, capacity, place):
@@ -135,7 +135,7 @@ def _store(typingctx, queue, names, values):
                 words = [arena, *value, code.i64(0)]
                 converted[i] = context.compile_internal(builder, owned.own.py_func, own, words)
         place = builder.add(first, length)
-        for name, value in zip((one for one in written if one in queue.fields), converted, strict=True):
+        for name, value in zip((field for field in written if field in queue.fields), converted, strict=True):
             code.store(builder, value, columns, _place_of(builder, queue, name, capacity, place), code.ROW)
         longer = builder.trunc(builder.add(length, code.i64(1)), code.I32)
         address = cgutils.create_struct_proxy(queue)(context, builder, args[0]).address

@@ -88,7 +88,7 @@ def _is_pure(node: ast.expr, scan: Scan, is_condition: bool = True) -> bool:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return _is_pure(operand, scan, False)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            return name in _PURE_CALLS and all(_is_pure(one, scan, False) for one in args)
+            return name in _PURE_CALLS and all(_is_pure(arg, scan, False) for arg in args)
     return False
 
 

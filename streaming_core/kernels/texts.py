@@ -62,13 +62,13 @@ def literal(typingctx, content):
 # --- comparisons and searches --------------------------------------------------------------------------------------
 
 
-def _memcmp(builder, one, other, length):
+def _memcmp(builder, left, right, length):
     kind = ir.FunctionType(code.I32, [code.PTR, code.PTR, code.I64])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [one, other, length])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [left, right, length])
 
 
 @intrinsic
-def _compare(typingctx, one, other):
+def _compare(typingctx, left, right):
     """Negative, zero or positive, as one text is less than the other, equal or greater."""
 
     def codegen(context, builder, signature, args):
@@ -78,19 +78,19 @@ def _compare(typingctx, one, other):
         same = builder.icmp_signed("==", order, code.i64(0))
         return builder.select(same, builder.sub(n, m), order)
 
-    return types.int64(one, other), codegen
+    return types.int64(left, right), codegen
 
 
 def _order(sign, holds):
     @overload(sign)
-    def compare(one, other):
-        return holds if isinstance(one, TextType) and isinstance(other, TextType) else None
+    def compare(left, right):
+        return holds if isinstance(left, TextType) and isinstance(right, TextType) else None
 
 
-_order(operator.lt, lambda one, other: _compare(one, other) < 0)
-_order(operator.le, lambda one, other: _compare(one, other) <= 0)
-_order(operator.gt, lambda one, other: _compare(one, other) > 0)
-_order(operator.ge, lambda one, other: _compare(one, other) >= 0)
+_order(operator.lt, lambda left, right: _compare(left, right) < 0)
+_order(operator.le, lambda left, right: _compare(left, right) <= 0)
+_order(operator.gt, lambda left, right: _compare(left, right) > 0)
+_order(operator.ge, lambda left, right: _compare(left, right) >= 0)
 
 
 @intrinsic
@@ -303,18 +303,18 @@ def decimal(typingctx, value):
 
 
 @intrinsic
-def _concat(typingctx, one, other):
+def _concat(typingctx, left, right):
     def codegen(context, builder, signature, args):
         (a, n), (b, m) = (_parts(context, builder, value) for value in args)
         return _built(context, builder, abi.TEXT_CONCAT, builder.add(n, m), a, n, b, m)
 
-    return foreign_type(one, other), codegen
+    return foreign_type(left, right), codegen
 
 
 @overload(operator.add)
-def _add(one, other):
-    if isinstance(one, TextType) and isinstance(other, TextType):
-        return lambda one, other: _concat(one, other)
+def _add(left, right):
+    if isinstance(left, TextType) and isinstance(right, TextType):
+        return lambda left, right: _concat(left, right)
     return None
 
 

@@ -554,7 +554,7 @@ def text_find(typingctx, text, byte, start):
 
 
 @intrinsic
-def _text_equal(typingctx, one, other):
+def _text_equal(typingctx, left, right):
     def codegen(context, builder, signature, args):
         a = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
         b = cgutils.create_struct_proxy(text_type)(context, builder, args[1])
@@ -573,20 +573,20 @@ def _text_equal(typingctx, one, other):
         result.add_incoming(same, compare)
         return result
 
-    return types.boolean(one, other), codegen
+    return types.boolean(left, right), codegen
 
 
 @overload(operator.eq)
-def _eq(one, other):
-    if isinstance(one, TextType) and isinstance(other, TextType):
-        return lambda one, other: _text_equal(one, other)
+def _eq(left, right):
+    if isinstance(left, TextType) and isinstance(right, TextType):
+        return lambda left, right: _text_equal(left, right)
     return None
 
 
 @overload(operator.ne)
-def _ne(one, other):
-    if isinstance(one, TextType) and isinstance(other, TextType):
-        return lambda one, other: not _text_equal(one, other)
+def _ne(left, right):
+    if isinstance(left, TextType) and isinstance(right, TextType):
+        return lambda left, right: not _text_equal(left, right)
     return None
 
 

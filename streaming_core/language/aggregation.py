@@ -174,7 +174,7 @@ class WindowedStream:
             check_field("aggregate", column)
         if ROWS in columns:
             raise BadInput(f"aggregate: the field name {ROWS!r} is reserved; rename the field")
-        parts = {column: one.of(record, column) for column, one in columns.items()}
+        parts = {column: aggregate.of(record, column) for column, aggregate in columns.items()}
         update: list[str] = []
         names: dict[str, Any] = {}
         for column, part in parts.items():

@@ -138,7 +138,7 @@ class App:
                 raise BadInput(f"app {name}: parameter {known}: write Param({shown(param)}) instead of {shown(param)}")
             if isinstance(param.default, str) and (param.minimum, param.maximum) != (None, None):
                 raise BadInput(f"app {name}: parameter {known}: a text has no minimum or maximum; write choices")
-            if wrong := [one for one in param.choices or () if type(one) is not type(param.default)]:
+            if wrong := [choice for choice in param.choices or () if type(choice) is not type(param.default)]:
                 raise BadInput(
                     f"app {name}: parameter {known}: {shown(wrong[0])} is no choice beside {param.default!r}"
                 )
@@ -334,7 +334,7 @@ class App:
         streams = united(self.name, records)
         source = self.source(streams.event, delay)
         self.streams = streams
-        return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
+        return tuple(source.flat_map(streams.stream(i, self._module), record) for i, record in enumerate(records))
 
     @declares
     def connect(self, *streams: Stream) -> Connected:
@@ -497,13 +497,13 @@ class App:
             )
         if any(other.name == operator.name for other in self.operators):
             raise BadInput(f"app {self.name}: two operators have the function name {operator.name}; rename one")
-        sinks = [one for one in self.operators if one.kind == "sink"]
-        self.operators = [one for one in self.operators if one.kind != "sink"] + [operator, *sinks]
+        sinks = [operator for operator in self.operators if operator.kind == "sink"]
+        self.operators = [operator for operator in self.operators if operator.kind != "sink"] + [operator, *sinks]
         return Stream(self, [operator])
 
     def _free(self, base: str) -> str:
         """A name for an operator: this one, or this one with the first free number from 2."""
-        taken = {one.name for one in self.operators}
+        taken = {operator.name for operator in self.operators}
         return next(name for n in itertools.count(1) if (name := base if n == 1 else f"{base}_{n}") not in taken)
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
@@ -524,13 +524,15 @@ class App:
             raise BadInput(f"app {self.name}: two sinks are called {name}; name one of them: stream.sink('late')")
         self._sinks[name] = stream
         # The sink comes last. With one sink more, the output has other columns.
-        self.operators = [one for one in self.operators if one.kind != "sink" and one.name not in self._converters]
+        self.operators = [
+            operator for operator in self.operators if operator.kind != "sink" and operator.name not in self._converters
+        ]
         if len(self._sinks) > 1:
-            outputs, converters = gathered(self.name, {name: one._record for name, one in self._sinks.items()})
+            outputs, converters = gathered(self.name, {name: stream._record for name, stream in self._sinks.items()})
             self._converters = tuple(converters)
             first, *others = (
-                one.flat_map(generated.function(self._module, text), outputs)
-                for one, text in zip(self._sinks.values(), converters.values(), strict=True)
+                stream.flat_map(generated.function(self._module, text), outputs)
+                for stream, text in zip(self._sinks.values(), converters.values(), strict=True)
             )
             stream, name = first.union(*others), "outputs"
         self.outputs = stream._record
@@ -633,7 +635,7 @@ class App:
         if operator.window is None or len(operator.window.states) == 1:
             return operator, []
         streams = self._stream_operators
-        if {id(one) for one in streams} != {id(one) for one in operator.inputs}:
+        if {id(stream) for stream in streams} != {id(stream) for stream in operator.inputs}:
             raise BadInput(f"app {self.name}: cannot record or run {name} alone, because it takes several streams")
         return operator, streams
 
@@ -641,7 +643,7 @@ class App:
     def _stream_operators(self) -> list[Operator]:
         """The operators that make the streams of several sources; a checked application has those that it reads."""
         names = self.streams.names if self.streams else ()
-        return [one for one in self.operators[1:] if one.name in names]
+        return [operator for operator in self.operators[1:] if operator.name in names]
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """Return this application with only these operators; its sink takes `sunk`, or the output of the last one."""
@@ -689,8 +691,8 @@ class App:
                     "Lockstep quotes a text itself"
                 )
         inputs = {id(operator) for reader in self.operators for operator in reader.inputs}
-        unread = [one for one in self._stream_operators if id(one) not in inputs]
-        self.operators = [one for one in self.operators if one not in unread]
+        unread = [operator for operator in self._stream_operators if id(operator) not in inputs]
+        self.operators = [operator for operator in self.operators if operator not in unread]
         if len(self.operators) == 2:
             raise BadInput(f"app {self.name}: no operator is between source and sink; add for example flat_map")
         for operator in self.operators[1:-1]:
@@ -709,7 +711,7 @@ class App:
         for i, (what, name) in enumerate(names + [("a parameter", name) for name in self.declared]):
             if not is_name(name):
                 raise BadInput(f"app {self.name}: invalid name {name!r} of {what}; {NAME_RULE}")
-            if other := next((one for one, taken in names[:i] if taken == name and what != "a parameter"), None):
+            if other := next((role for role, taken in names[:i] if taken == name and what != "a parameter"), None):
                 raise BadInput(f"app {self.name}: {other} and {what} are called {name}; rename one")
         for name, profile in self.profiles.items():
             try:

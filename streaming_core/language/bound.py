@@ -55,9 +55,9 @@ class BoundApp:
     def nullable(self) -> set[str]:
         """The names of the fields that may be null, in any record of the operators."""
         records = [
-            one for o in self.app.operators for one in (o.output, o.state, *(o.window.states if o.window else ()))
+            record for o in self.app.operators for record in (o.output, o.state, *(o.window.states if o.window else ()))
         ]
-        kinds = [pair for one in records if one is not None for pair in one.fields.items()]
+        kinds = [pair for record in records if record is not None for pair in record.fields.items()]
         kinds += [pair for _, kind in kinds if isinstance(kind, Queue) for pair in kind.item.fields.items()]
         return {name for name, kind in kinds if isinstance(kind, Nullable)}
 
@@ -65,9 +65,9 @@ class BoundApp:
     def windows(self) -> dict[Operator, Bounds]:
         """The numbers of each windowed operator. Raises BadInput if one is invalid."""
         return {
-            one: one.window.bound(named(next(iter(one.functions.values()))), self.params)
-            for one in self.app.operators
-            if one.window is not None
+            operator: operator.window.bound(named(next(iter(operator.functions.values()))), self.params)
+            for operator in self.app.operators
+            if operator.window is not None
         }
 
     @cached_property

@@ -69,15 +69,17 @@ class _Objects:
 
     def __init__(self, app: str, *known: Any):
         self._app, self._where = app, ""
-        self._known = {id(one): (number, one) for number, one in enumerate(known)}  # objects that live keep their ids
+        self._known = {
+            id(value): (number, value) for number, value in enumerate(known)
+        }  # objects that live keep their ids
         self._waiting: list[tuple[Any, str]] = []
 
     def digest(self, value: Any) -> str:
         """Return the digest of an object and of everything that it refers to."""
         content = hashlib.sha256(repr(self._plain(value)).encode())
-        for one, where in self._waiting:  # it grows meanwhile
+        for item, where in self._waiting:  # it grows meanwhile
             self._where = where
-            content.update(repr(self._parts(one)).encode() + b"\n")
+            content.update(repr(self._parts(item)).encode() + b"\n")
         return content.hexdigest()
 
     def _plain(self, value: Any, name: str = "") -> Any:
@@ -87,7 +89,7 @@ class _Objects:
         if type(value) is bytes:
             return value if len(value) < 64 else [hashlib.sha256(value).hexdigest()]
         if type(value) is tuple:
-            return tuple(self._plain(one, name) for one in value)
+            return tuple(self._plain(item, name) for item in value)
         if id(value) not in self._known:
             self._known[id(value)] = len(self._known), value
             self._waiting.append((value, f"{self._where}: {name}" if name else self._where))
@@ -99,11 +101,11 @@ class _Objects:
     def _parts(self, value: Any) -> Any:
         kind = type(value)
         if kind is list:
-            return [self._plain(one) for one in value]
+            return [self._plain(item) for item in value]
         if kind in (dict, MappingProxyType):
             return "dict", self._named(value.items())
         if kind in (set, frozenset):
-            return "set", sorted(_Objects(self._app, value).digest(one) for one in value)
+            return "set", sorted(_Objects(self._app, value).digest(item) for item in value)
         if isinstance(value, ModuleType):
             return self._module(value)
         if isinstance(value, FunctionType):
@@ -119,7 +121,7 @@ class _Objects:
         # Other applications may have imported more modules of a package: those that a function names count (_inside).
         inner = {key.rpartition(".")[2] for key in sys.modules if key.startswith(f"{name}.")}
         return name, self._named(
-            (key, one) for key, one in vars(module).items() if key[:2] != "__" and key not in inner
+            (key, member) for key, member in vars(module).items() if key[:2] != "__" and key not in inner
         )
 
     def _function(self, function: FunctionType) -> Any:
@@ -130,28 +132,28 @@ class _Objects:
         if (version := _version(module)) is not None:
             return module, function.__qualname__, version, self._named(own)
         self._where = f"{function.__name__} ({place(code.co_filename, code.co_firstlineno)})"
-        used = {name for one in _codes(code) for name in one.co_names}
+        used = {name for part in _codes(code) for name in part.co_names}
         seen = [(name, names[name]) for name in sorted(used & names.keys())]
-        hidden = used & (_READERS | _NUMPY if any(one is np for _, one in seen) else _READERS)
+        hidden = used & (_READERS | _NUMPY if any(value is np for _, value in seen) else _READERS)
         if used & _BUILTINS - names.keys():  # or an attribute has that name
             hidden |= {
-                i.argval for one in _codes(code) for i in dis.get_instructions(one) if i.opcode == _GLOBAL
+                i.argval for part in _codes(code) for i in dis.get_instructions(part) if i.opcode == _GLOBAL
             } & _BUILTINS
         if hidden:
             raise self._refusal(f"{min(hidden)} reads what no digest covers; read it once, at import, into a constant")
-        inside = _inside([one for _, one in seen if isinstance(one, ModuleType)], used)
-        imports = [value for one in _codes(code) for value in _imports(one, names)]
-        return self._text(code), self._named([*own, *seen]), [self._plain(one) for one in (*inside, *imports)]
+        inside = _inside([value for _, value in seen if isinstance(value, ModuleType)], used)
+        imports = [value for part in _codes(code) for value in _imports(part, names)]
+        return self._text(code), self._named([*own, *seen]), [self._plain(value) for value in (*inside, *imports)]
 
     def _text(self, code: CodeType) -> Any:
         """Return the lines of a function, or its code if there are none."""
         linecache.checkcache(code.co_filename)
         lines = linecache.getlines(code.co_filename)
-        ends = [end for one in _codes(code) for _, end, _, _ in one.co_positions() if end]
+        ends = [end for part in _codes(code) for _, end, _, _ in part.co_positions() if end]
         if text := "".join(lines[code.co_firstlineno - 1 : max(ends, default=len(lines))]):
             return text
-        constants = [[value for value in one.co_consts if not isinstance(value, CodeType)] for one in _codes(code)]
-        return [one.co_code for one in _codes(code)], self._plain(constants)
+        constants = [[value for value in part.co_consts if not isinstance(value, CodeType)] for part in _codes(code)]
+        return [part.co_code for part in _codes(code)], self._plain(constants)
 
     def _class(self, kind: type) -> Any:
         if (version := _version(kind.__module__)) is not None:
@@ -162,14 +164,14 @@ class _Objects:
             for name, value in vars(kind).items()
             if name != "_abc_impl" and (name[:2] != "__" or callable(value) or isinstance(value, classmethod))
         ]
-        return kind.__qualname__, [self._plain(one) for one in (type(kind), *kind.__bases__)], self._named(members)
+        return kind.__qualname__, [self._plain(base) for base in (type(kind), *kind.__bases__)], self._named(members)
 
     def _instance(self, value: Any) -> Any:
         kind = type(value)
         if kind in (classmethod, staticmethod):
             return kind.__name__, self._plain(value.__func__)
         if kind is property:
-            return kind.__name__, [self._plain(one) for one in (value.fget, value.fset, value.fdel)]
+            return kind.__name__, [self._plain(accessor) for accessor in (value.fget, value.fset, value.fdel)]
         if kind is cached_property:
             return kind.__name__, self._plain(value.func)
         inside = getattr(value, "__dict__", {}).get("__wrapped__")
@@ -190,11 +192,11 @@ class _Objects:
         if len(parts) > 2 and isinstance(parts[2], dict):
             hidden = _PROSE if kind.__module__.partition(".")[0] == _OURS else set()
             parts[2] = {
-                name: one
-                for name, one in parts[2].items()
+                name: part
+                for name, part in parts[2].items()
                 if name not in hidden and not isinstance(getattr(kind, name, None), cached_property)
             }
-        return [self._plain(one if number < 3 or one is None else [*one]) for number, one in enumerate(parts[:5])]
+        return [self._plain(part if number < 3 or part is None else [*part]) for number, part in enumerate(parts[:5])]
 
     def _refusal(self, why: str) -> BadInput:
         return BadInput(f"app {self._app}: {self._where}: {why}")
@@ -221,7 +223,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _inside(packages: list[ModuleType], used: set[str]) -> list[ModuleType]:
     """Return the modules inside packages of the user or of Lockstep, if a function uses all parts of their names."""
-    outer = [f"{one.__name__}." for one in packages if one.__name__ == _OURS or _version(one.__name__) is None]
+    outer = [
+        f"{package.__name__}."
+        for package in packages
+        if package.__name__ == _OURS or _version(package.__name__) is None
+    ]
     return [
         sys.modules[name]
         for name in sorted(sys.modules if outer else ())
@@ -235,13 +241,13 @@ def _imports(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
     if _IMPORT not in code.co_code[::2]:
         return
     instructions = list(dis.get_instructions(code))
-    for level, members, one in zip(instructions, instructions[1:], instructions[2:], strict=False):
-        if one.opcode == _IMPORT and (level.argval or _version(one.argval) is None):
+    for level, members, instruction in zip(instructions, instructions[1:], instructions[2:], strict=False):
+        if instruction.opcode == _IMPORT and (level.argval or _version(instruction.argval) is None):
             try:
-                __import__(one.argval, names, None, members.argval, level.argval)
+                __import__(instruction.argval, names, None, members.argval, level.argval)
             except ImportError:
                 continue
-            whole = importlib.util.resolve_name("." * level.argval + one.argval, names.get("__package__"))
+            whole = importlib.util.resolve_name("." * level.argval + instruction.argval, names.get("__package__"))
             yield from (sys.modules[name] for name in itertools.accumulate(whole.split("."), "{}.{}".format))
             yield from (getattr(sys.modules[whole], name, None) for name in members.argval or ())
 
@@ -260,7 +266,7 @@ def _package_version(package: str) -> str | None:
     except (ImportError, ValueError):
         return None
     places = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec else []
-    if not any({"site-packages", "dist-packages"} & {*Path(one).parts} for one in places):
+    if not any({"site-packages", "dist-packages"} & {*Path(folder).parts} for folder in places):
         return None
     try:
         return metadata.version(package)

@@ -68,12 +68,12 @@ def declares(declaration: Declaration) -> Declaration:
         for parameter, value in bound.items():
             hint = hints().get(parameter, Any)
             several = signature.parameters[parameter].kind
-            values = [(parameter, one) for one in value] if several is inspect.Parameter.VAR_POSITIONAL else None
+            values = [(parameter, item) for item in value] if several is inspect.Parameter.VAR_POSITIONAL else None
             values = [*value.items()] if several is inspect.Parameter.VAR_KEYWORD else values
-            for what, one in [(parameter, value)] if values is None else values:
-                if not _fits(one, hint):
-                    what, hint, one = _wrong(what, hint, one)
-                    raise BadInput(f"{name}: {what} must be {_text(hint)}, got {shown(one)}")
+            for what, item in [(parameter, value)] if values is None else values:
+                if not _fits(item, hint):
+                    what, hint, item = _wrong(what, hint, item)
+                    raise BadInput(f"{name}: {what} must be {_text(hint)}, got {shown(item)}")
         return declaration(*arguments, **named)
 
     return cast(Declaration, check)
@@ -86,7 +86,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, part) for part in parts)
     if kind is dict and parts:
         is_dict = isinstance(value, dict)
-        return is_dict and all(_fits(key, parts[0]) and _fits(one, parts[1]) for key, one in value.items())
+        return is_dict and all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items())
     if kind is tuple and parts:
         kinds = parts[:1] * len(value) if parts[1:] == (...,) and isinstance(value, tuple) else parts
         return isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
@@ -97,8 +97,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _wrong(what: str, hint: Any, value: Any) -> tuple[str, Any, Any]:
     """The part of a value that has not the type of an annotation, with the part's name and type."""
-    for one in get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]:
-        kind, parts = get_origin(one), get_args(one)
+    for arg in get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]:
+        kind, parts = get_origin(arg), get_args(arg)
         if kind is dict and isinstance(value, dict):
             for key, item in value.items():
                 if not _fits(key, parts[0]):

@@ -82,8 +82,15 @@ def named(fn: Callable, name: str) -> Callable:
     try:
         lambdas = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Lambda)]
         node = min(
-            (one for one in lambdas if all(map(_contains(one.body), places)) and one.lineno == code.co_firstlineno),
-            key=lambda one: ((one.body.end_lineno or 0) - one.body.lineno, (one.end_col_offset or 0) - one.col_offset),
+            (
+                candidate
+                for candidate in lambdas
+                if all(map(_contains(candidate.body), places)) and candidate.lineno == code.co_firstlineno
+            ),
+            key=lambda candidate: (
+                (candidate.body.end_lineno or 0) - candidate.body.lineno,
+                (candidate.end_col_offset or 0) - candidate.col_offset,
+            ),
         )
     except (SyntaxError, ValueError):
         raise BadInput(f"cannot read the source of the lambda for {name}; write a def") from None
@@ -92,7 +99,7 @@ def named(fn: Callable, name: str) -> Callable:
     before = ["\n"] * (code.co_firstlineno - 1)
     linecache.cache[file] = len(text), None, [*before, text], file
     whole = compile("".join([*before, text]), file, "exec")
-    body = next(one for one in whole.co_consts if isinstance(one, CodeType))
+    body = next(constant for constant in whole.co_consts if isinstance(constant, CodeType))
     cells = zip(code.co_freevars, fn.__closure__ or (), strict=True)
     inside = {variable: cell.cell_contents for variable, cell in cells}
     return FunctionType(body, {**fn.__globals__, **inside} if inside else fn.__globals__, name)

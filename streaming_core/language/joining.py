@@ -90,15 +90,15 @@ class Join:
         if not self.on and not self.band:
             raise self.refusal(': say which rows meet: on="field", or band={"field": ("field", distance)}')
         self._check_key()
-        for one, (other, distance) in self.band.items():
-            for record, field in zip(self.sides, (one, other), strict=True):
+        for left, (right, distance) in self.band.items():
+            for record, field in zip(self.sides, (left, right), strict=True):
                 known = record.fields.get(field)
                 if not isinstance(known, Scalar) or known.name == "boolean":
                     raise self.refusal(f": band: {record!r} has no number field {field!r}")
             is_number = isinstance(distance, int | float) and not isinstance(distance, bool)
-            most, text = (math.inf, "") if self.is_of_floats(one, other) else (1 << 63, " and below 2^63")
+            most, text = (math.inf, "") if self.is_of_floats(left, right) else (1 << 63, " and below 2^63")
             if not is_number or not 0 <= distance < most:
-                raise self.refusal(f": band: the distance of {one} must be a number from 0{text}, got {distance!r}")
+                raise self.refusal(f": band: the distance of {left} must be a number from 0{text}, got {distance!r}")
 
     def _check_key(self) -> None:
         """Raise BadInput unless the key has fields of both sides, and the other fields are numbers and texts."""
@@ -237,11 +237,11 @@ class Join:
             least = "window.start" if self.gap is None else "least"
             conditions = [f"kept[i].ts >= {least}", f"abs(row.ts - kept[i].ts) <= {self.span}"]
         for left, (right, distance) in self.band.items():
-            one, two = f"{rows[0]}.{left}", f"{rows[1]}.{right}"
+            first, two = f"{rows[0]}.{left}", f"{rows[1]}.{right}"
             if self.is_of_floats(left, right):
-                conditions.append(f"abs({one} - {two}) <= {distance!r}")
+                conditions.append(f"abs({first} - {two}) <= {distance!r}")
             else:  # from 2^63 on, a difference wraps to a negative one
-                conditions.append(f"0 <= max({one}, {two}) - min({one}, {two}) <= {int(distance)}")
+                conditions.append(f"0 <= max({first}, {two}) - min({first}, {two}) <= {int(distance)}")
         pair = [self._emit("max(row.ts, kept[i].ts)", *rows)]
         is_marked = [self.span is not None and side in self.outer for side in (number, 1 - number)]
         if is_marked[1]:

@@ -228,6 +228,6 @@ def _ends(body: list[ast.stmt]) -> bool:
     match body[-1]:
         case ast.Return():
             return True
-        case ast.If(body=one, orelse=other):
-            return bool(other) and _ends(one) and _ends(other)
+        case ast.If(body=then, orelse=otherwise):
+            return bool(otherwise) and _ends(then) and _ends(otherwise)
     return False

@@ -93,7 +93,7 @@ def operator(app: Any, inputs: list[Operator], table: LookupTable, on: str, how:
     if not is_key(own) or own == boolean or isinstance(own, Text) != isinstance(key, Text):
         fit = "a text" if isinstance(key, Text) else "an integer"
         raise refusal(f"on {on!r}: the key of {table.record.name} is {fit}; convert the field with select")
-    names = {f"_{'starts_' * one.is_starts}{one.field}": one for one in table.columns}
+    names = {f"_{'starts_' * column.is_starts}{column.field}": column for column in table.columns}
     fields: dict[str, FieldType] = dict(row.fields)
     values, nulls = [], []
     for field, column in kinds.items():

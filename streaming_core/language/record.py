@@ -179,13 +179,13 @@ class _Sized:
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
         values = arguments if isinstance(arguments, tuple) else (arguments,)
-        if any(isinstance(one, Nullable) for one in values):
+        if any(isinstance(value, Nullable) for value in values):
             raise BadInput(f"{cls.__name__}: its items cannot be null; remove `| None`")
-        names = [one.name for one in dataclass_fields(cls)]
+        names = [field.name for field in dataclass_fields(cls)]
         if len(values) != len(names):
             takes = f"takes {len(names)} argument{'s' * (len(names) != 1)}"
             raise BadInput(f"{cls.__name__} {takes}, got {len(values)}; write {cls.__name__}[{', '.join(names)}]")
-        return cls(*(get_args(one)[0] if get_origin(one) is Literal else one for one in values))
+        return cls(*(get_args(value)[0] if get_origin(value) is Literal else value for value in values))
 
     def __or__(self, other: Any) -> Any:
         raise BadInput(f"{type(self).__name__}[...] | None: only scalars and texts can be null; remove `| None`")
@@ -403,11 +403,11 @@ def unfit(kind: FieldType) -> str:
         return ""
     parts = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
     if isinstance(kind, (Set, Map, Counter)):
-        if not all(isinstance(one, Scalar | Text) for one in parts):
+        if not all(isinstance(part, Scalar | Text) for part in parts):
             return f"items of {type(kind).__name__} must be scalars or texts"
         if isinstance(parts[0], Scalar) and parts[0].is_float:
             return f"keys of {type(kind).__name__} must be integers or texts"
-    elif not all(isinstance(one, Scalar) for one in parts):
+    elif not all(isinstance(part, Scalar) for part in parts):
         return f"items of {type(kind).__name__} must be scalars"
     return ""
 

@@ -104,7 +104,7 @@ def by_position(loop: ast.For) -> ast.For:
     assert isinstance(loop.target, ast.Name)
     index = f"_position_{loop.lineno}_{loop.col_offset}"
     call = ast.Call(ast.Name("len", ast.Load()), [loop.iter], [])
-    body = [_Row(loop.target.id, loop.iter, index).visit(copy.deepcopy(one)) for one in loop.body]
+    body = [_Row(loop.target.id, loop.iter, index).visit(copy.deepcopy(statement)) for statement in loop.body]
     positions = ast.Call(ast.Name("range", ast.Load()), [call], [])
     written = ast.For(ast.Name(index, ast.Store()), positions, body, loop.orelse)
     for node in ast.walk(written):
@@ -124,9 +124,9 @@ class _Row(ast.NodeTransformer):
         if node.id != self.name or not isinstance(node.ctx, ast.Load):
             return node
         row = ast.Subscript(copy.deepcopy(self.queue), ast.Name(self.index, ast.Load()), ast.Load())
-        for one in ast.walk(row):
-            if "lineno" in one._attributes:
-                ast.copy_location(one, node)
+        for part in ast.walk(row):
+            if "lineno" in part._attributes:
+                ast.copy_location(part, node)
         return row
 
 

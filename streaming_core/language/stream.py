@@ -70,8 +70,8 @@ class Connected:
                 that says so.
         """
         functions = () if keys is None else keys if isinstance(keys, tuple) else (keys,)
-        fields = tuple(one for one in key if isinstance(one, str))
-        record = next((one for one in key if isinstance(one, Record)), None)
+        fields = tuple(part for part in key if isinstance(part, str))
+        record = next((part for part in key if isinstance(part, Record)), None)
         several = len(key) > 1 and len(fields) < len(key)
         if several or bool(key) == (every is not None) or (record is None) == bool(functions):
             ways = '"field", ..., or a function, or Record and keys=function, or every=number'
@@ -173,11 +173,11 @@ class Stream(Connected):
                 may be a lambda.
         """
         name, record = self._app._free("select"), self._record
-        if repeated := next((one for n, one in enumerate(fields) if one in (*fields[:n], *columns)), None):
+        if repeated := next((field for n, field in enumerate(fields) if field in (*fields[:n], *columns)), None):
             raise BadInput(f"select: two fields of the result are called {repeated}; rename one")
         kinds: dict[str, FieldType] = {}
         values, names = [], {}
-        for column, value in [*((one, one) for one in fields), *columns.items()]:
+        for column, value in [*((field, field) for field in fields), *columns.items()]:
             check_field("select", column)
             if isinstance(value, str):
                 if value not in record.fields:

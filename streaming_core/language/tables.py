@@ -180,7 +180,7 @@ def constants(app: App, params: dict[str, Any]) -> dict[Constant, Any]:
         BadInput: A function raises, or returns values that do not fit; cites file and line.
     """
     values: dict[Constant, Any] = {
-        one: constant(app, one, params) for one in app.constants if not isinstance(one, Column)
+        name: constant(app, name, params) for name in app.constants if not isinstance(name, Column)
     }
     for table in app.lookup_tables:
         values |= _columns(app, table, params)
@@ -208,17 +208,17 @@ def _columns(app: App, table: LookupTable, params: dict[str, Any]) -> dict[Const
             raise BadInput(f"{named}: must have as many values as there are keys, got {len(columns[field])}")
     order = np.argsort(columns[table.key], kind="stable")
     keys = columns[table.key][order].tolist()
-    if again := [one for one, other in itertools.pairwise(keys) if one == other]:
+    if again := [key for key, next_key in itertools.pairwise(keys) if key == next_key]:
         raise BadInput(f"{what}: {table.key}: every row needs a key of its own, but {again[0]!r} occurs again")
     values: dict[Constant, Any] = {}
-    for one in table.columns:
-        column, kind = columns[one.field][order], fields[one.field]
-        if one.is_starts:
-            values[one] = np.cumsum([0, *map(len, column)], dtype=np.int64)
+    for table_column in table.columns:
+        column, kind = columns[table_column.field][order], fields[table_column.field]
+        if table_column.is_starts:
+            values[table_column] = np.cumsum([0, *map(len, column)], dtype=np.int64)
         elif isinstance(kind, Text):
-            values[one] = b"".join(column)
+            values[table_column] = b"".join(column)
         else:
-            values[one] = column.astype(np.float64 if kind.is_float else np.int64)
+            values[table_column] = column.astype(np.float64 if kind.is_float else np.int64)
     return values
 
 

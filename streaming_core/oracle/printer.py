@@ -178,8 +178,8 @@ class Printer:
 
     def e_ifexp(self, node: Node) -> str:
         """Return a conditional expression."""
-        condition, one, other = node.args
-        return f"({self.expression(one)} if {self.condition(condition)} else {self.expression(other)})"
+        condition, then, otherwise = node.args
+        return f"({self.expression(then)} if {self.condition(condition)} else {self.expression(otherwise)})"
 
     def e_compare(self, node: Node) -> str:
         """Return a comparison."""

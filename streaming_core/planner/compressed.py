@@ -54,10 +54,11 @@ class Compressed:
         self.application, self.machine, self.replicas, self.ingress = graph, machine, replicas, ingress
         self.graph = graph = graph.replicated(replicas)
         self.classes = _classes(graph, replicas, ratios or (1,) * len(replicas))
-        self.sizes = np.array([one.size for one in self.classes])
-        self.totals = np.array([len(one.members) for one in self.classes])
+        self.sizes = np.array([class_.size for class_ in self.classes])
+        self.totals = np.array([len(class_.members) for class_ in self.classes])
         self.of_operator = [
-            [a for a, one in enumerate(self.classes) if one.operator == index] for index in range(len(graph.operators))
+            [a for a, class_ in enumerate(self.classes) if class_.operator == index]
+            for index in range(len(graph.operators))
         ]
         n = self.sockets = machine.sockets
         self.nowhere = n
@@ -75,8 +76,10 @@ class Compressed:
         # Classes of producers and consumers, by pairs in topological order; and per class those of its producers.
         names = {operator.name: index for index, operator in enumerate(graph.operators)}
         self.producers: list[list[int]] = []
-        for one in self.classes:
-            taken = sorted({names[i.producer] for i in graph.operators[one.operator].inputs if i.producer is not None})
+        for class_ in self.classes:
+            taken = sorted(
+                {names[i.producer] for i in graph.operators[class_.operator].inputs if i.producer is not None}
+            )
             self.producers.append([a for index in taken for a in self.of_operator[index]])
         self.pairs = [(a, b) for b in range(len(self.classes)) for a in self.producers[b]]
         self._matrices()
@@ -95,27 +98,31 @@ class Compressed:
         self._memory = np.zeros(classes)
         self.excess = np.ones(classes)  # the largest share of a unit to the mean one
         for index, operator in enumerate(graph.operators):
-            rows = [1.0 if one.producer is None else rates[slot[one.producer, one.stream]] for one in operator.inputs]
-            for one, come in zip(operator.inputs, rows, strict=True):
-                for stream, out in one.selectivity.items():
+            rows = [
+                1.0 if port.producer is None else rates[slot[port.producer, port.stream]] for port in operator.inputs
+            ]
+            for port, come in zip(operator.inputs, rows, strict=True):
+                for stream, out in port.selectivity.items():
                     rates[slot[operator.name, stream]] += come * out
             shares = operator.shares(self.replicas[index])
             for a in self.of_operator[index]:
-                for e, (one, come) in enumerate(zip(operator.inputs, rows, strict=True)):
+                for e, (port, come) in enumerate(zip(operator.inputs, rows, strict=True)):
                     share = self.classes[a].shares[e]
-                    self.base[a] += come * (share * (one.ns + operator.others_ns) + one.read_ns)
+                    self.base[a] += come * (share * (port.ns + operator.others_ns) + port.read_ns)
                     self._memory[a] += come * share * (operator.memory_bytes or 0.0)
-                    for stream, out in one.selectivity.items():
+                    for stream, out in port.selectivity.items():
                         self._emits[slot[operator.name, stream], a] += come * share * out
-                    if one.producer is not None:
-                        taken = slot[one.producer, one.stream]
-                        self._units[a, taken] += share * units(one.bytes) + units(one.read_bytes)
-                        self._handled[a, taken] += share * (one.bytes + one.read_bytes)
-                        self._bytes[a, taken] += share * one.bytes + one.read_bytes
+                    if port.producer is not None:
+                        taken = slot[port.producer, port.stream]
+                        self._units[a, taken] += share * units(port.bytes) + units(port.read_bytes)
+                        self._handled[a, taken] += share * (port.bytes + port.read_bytes)
+                        self._bytes[a, taken] += share * port.bytes + port.read_bytes
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
                 self.excess[a] = max(1.0, most / mean) if mean else 1.0
-        self._memory_of_row = np.array([graph.operators[one.operator].memory_bytes or 0.0 for one in self.classes])
+        self._memory_of_row = np.array(
+            [graph.operators[class_.operator].memory_bytes or 0.0 for class_ in self.classes]
+        )
         self._merge(rates)
         self._bounded = bool(np.isfinite(self._channels).any() and self._bytes.any())
         self._remembers = bool(np.isfinite(self._memory_limit).any() and self._memory.any())
@@ -129,7 +136,8 @@ class Compressed:
             operator = graph.operators[index]
             shares = operator.shares(self.replicas[index])[replica]
             rows = [
-                0.0 if one.producer is None else rates[self.slot[one.producer, one.stream]] for one in operator.inputs
+                0.0 if port.producer is None else rates[self.slot[port.producer, port.stream]]
+                for port in operator.inputs
             ]
             demand = (operator.merge_ns or 0.0) * sum(r * share for r, share in zip(rows, shares, strict=True))
             self._least = max(self._least, demand)
@@ -164,10 +172,10 @@ class Compressed:
         sockets_of = {operator.name: [0] * k for operator, k in zip(self.graph.operators, self.replicas, strict=True)}
         sink = int(np.argmax(plan[self.of_operator[-1][0], : self.sockets]))
         order = np.array([sink, *(socket for socket in range(self.sockets) if socket != sink)])
-        for a, one in enumerate(self.classes):
+        for a, class_ in enumerate(self.classes):
             members_sockets = np.repeat(order, plan[a, order].astype(int))
-            for member, socket in zip(sorted(one.members, reverse=True), members_sockets, strict=True):
-                sockets_of[self.graph.operators[one.operator].name][member] = int(socket)
+            for member, socket in zip(sorted(class_.members, reverse=True), members_sockets, strict=True):
+                sockets_of[self.graph.operators[class_.operator].name][member] = int(socket)
         return sockets_of
 
     # --- sustained -------------------------------------------------------------------------------------------------
@@ -284,12 +292,12 @@ class Compressed:
         for index, operator in enumerate(self.graph.operators):
             classes, inputs = self.of_operator[index], operator.inputs
             shares = np.array([self.classes[a].shares for a in classes])
-            ns = shares * [one.ns + operator.others_ns for one in inputs] + [one.read_ns for one in inputs]
-            out = [shares * [one.selectivity.get(stream, 0.0) for one in inputs] for stream in operator.streams]
+            ns = shares * [port.ns + operator.others_ns for port in inputs] + [port.read_ns for port in inputs]
+            out = [shares * [port.selectivity.get(stream, 0.0) for port in inputs] for stream in operator.streams]
             steps.append(
                 _Step(
                     rows=slice(classes[0], classes[-1] + 1),
-                    inputs=[self.slot[one.producer, one.stream] for one in inputs if one.producer is not None],
+                    inputs=[self.slot[port.producer, port.stream] for port in inputs if port.producer is not None],
                     outputs=slice(first := self.slot[operator.name, operator.streams[0]], first + len(out)),
                     per_row=np.stack([ns, shares, *out]),
                     units=self._units[classes],
@@ -396,7 +404,7 @@ def _classes(graph: Graph, replicas: tuple[int, ...], ratios: Sequence[int]) -> 
     """Divide the replicas of each operator into the fewest units of at most so many replicas, of about equal size."""
     classes = []
     for index, (operator, number, ratio) in enumerate(zip(graph.operators, replicas, ratios, strict=True)):
-        shares = [tuple(round(share, 15) for share in one) for one in operator.shares(number)]
+        shares = [tuple(round(share, 15) for share in weights) for weights in operator.shares(number)]
         ordered = sorted(range(number), key=lambda member: (shares[member], member), reverse=True)
         several = -(-number // ratio)
         units: dict[tuple[tuple[float, ...], int], list[int]] = {}

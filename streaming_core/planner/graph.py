@@ -81,10 +81,10 @@ class Operator(Document):
             raise ValueError(f"{self.name}: a source must have one input with producer null; other operators have none")
         if self.kind == "stateful" and self.replicas > 1:
             raise ValueError(f"{self.name}: a stateful operator must have one replica, got {self.replicas}")
-        for one in self.inputs:
-            if one.weights is not None and self.kind not in ("partitioned", "windowed"):
+        for port in self.inputs:
+            if port.weights is not None and self.kind not in ("partitioned", "windowed"):
                 raise ValueError(f"{self.name}: a {self.kind} operator has no keys; remove the weights")
-            if (one.read_ns or one.read_bytes) and self.kind != "windowed":
+            if (port.read_ns or port.read_bytes) and self.kind != "windowed":
                 raise ValueError(f"{self.name}: read_ns and read_bytes are only for windowed operators")
         return self
 
@@ -96,7 +96,7 @@ class Operator(Document):
     @property
     def streams(self) -> list[str]:
         """The names of its output streams."""
-        return sorted({stream for one in self.inputs for stream in one.selectivity})
+        return sorted({stream for port in self.inputs for stream in port.selectivity})
 
     def shares(self, number: int) -> list[list[float]]:
         """Return the share of the rows that each of so many replicas handles, by replica and input."""
@@ -105,7 +105,7 @@ class Operator(Document):
         bounds = [-(-replica * GROUPS // number) for replica in range(number + 1)]  # of OwnerMap::even
         shares = []
         for start, stop in itertools.pairwise(bounds):
-            weights = [(one.weights, (stop - start) / GROUPS) for one in self.inputs]
+            weights = [(port.weights, (stop - start) / GROUPS) for port in self.inputs]
             shares.append([even if w is None else sum(w[start:stop]) / sum(w) for w, even in weights])
         return shares
 
@@ -146,11 +146,11 @@ class Graph(Document):
                 raise ValueError(f"two operators have the name {operator.name}; rename one")
             if (operator.kind == "source") == bool(before):
                 raise ValueError(f"{operator.name}: the first operator, and no other, must be the source")
-            for one in operator.inputs if before else []:
-                if one.producer not in before:
-                    raise ValueError(f"{operator.name}: its producer {one.producer} must come before it")
-                if before[one.producer].kind == "sink" or one.stream not in before[one.producer].streams:
-                    raise ValueError(f"{operator.name}: its producer {one.producer} has no stream {one.stream}")
+            for port in operator.inputs if before else []:
+                if port.producer not in before:
+                    raise ValueError(f"{operator.name}: its producer {port.producer} must come before it")
+                if before[port.producer].kind == "sink" or port.stream not in before[port.producer].streams:
+                    raise ValueError(f"{operator.name}: its producer {port.producer} has no stream {port.stream}")
             before[operator.name] = operator
         if not self.sinks:
             raise ValueError("the graph needs a sink")
@@ -175,10 +175,10 @@ class Graph(Document):
         """The operator, its producers and its consumers, by operator."""
         near = {name: {name} for name in self.by_name}
         for operator in self.operators:
-            for one in operator.inputs:
-                if one.producer is not None:
-                    near[operator.name].add(one.producer)
-                    near[one.producer].add(operator.name)
+            for port in operator.inputs:
+                if port.producer is not None:
+                    near[operator.name].add(port.producer)
+                    near[port.producer].add(operator.name)
         return {name: frozenset(names) for name, names in near.items()}
 
     def mergers(self, replicas: Sequence[int]) -> list[tuple[int, int]]:
@@ -189,7 +189,7 @@ class Graph(Document):
         number = dict(zip(self.by_name, replicas, strict=True))
         mergers = []
         for index, operator in enumerate(self.operators):
-            sources = sum(number[one.producer] for one in operator.inputs if one.producer is not None)
+            sources = sum(number[port.producer] for port in operator.inputs if port.producer is not None)
             if operator.merge_ns is not None and sources > 1:
                 mergers += [(index, replica) for replica in range(replicas[index])]
         return mergers[::-1]

@@ -129,8 +129,8 @@ class _Estimate:
         """Return the most promising plans in which two units have changed sockets."""
         sizes = self._problem.sizes
         units, places = np.nonzero(self._here)
-        one, other = np.triu_indices(len(units), 1)
-        a, b, at, to = units[one], units[other], places[one], places[other]
+        left, right = np.triu_indices(len(units), 1)
+        a, b, at, to = units[left], units[right], places[left], places[right]
         more = sizes[a] - sizes[b]
         possible = (a != b) & (at != to) & (self._free[to] >= more) & (self._free[at] >= -more)
         a, b, at, to = a[possible], b[possible], at[possible], to[possible]

@@ -237,10 +237,10 @@ class _Flow:
         for taker in self.graph.operators:
             places = self.sockets[taker.name]
             for place, shares in zip(places, taker.shares(len(places)), strict=True):
-                for one, share in zip(taker.inputs, shares, strict=True):
-                    by_socket = regaining.setdefault((one.producer, one.stream), [0.0] * self.machine.sockets)
+                for port, share in zip(taker.inputs, shares, strict=True):
+                    by_socket = regaining.setdefault((port.producer, port.stream), [0.0] * self.machine.sockets)
                     for socket, row in enumerate(self.machine.regaining_ns):
-                        by_socket[socket] += share * (one.bytes + one.read_bytes) * row[place]
+                        by_socket[socket] += share * (port.bytes + port.read_bytes) * row[place]
         return regaining
 
     def _replica(self, operator: Operator, index: int, socket: int, shares: list[float]) -> Replica:
@@ -248,19 +248,19 @@ class _Flow:
         demand = rate = 0.0
         emitted = dict.fromkeys(operator.streams, 0.0)
         moved = []
-        for one, share in zip(operator.inputs, shares, strict=True):
-            for place, rows in self._sources(one.producer, one.stream, socket):
-                fetch = machine.fetch(one.bytes, place, socket)  # (2)
-                read = machine.fetch(one.read_bytes, place, socket)
+        for port, share in zip(operator.inputs, shares, strict=True):
+            for place, rows in self._sources(port.producer, port.stream, socket):
+                fetch = machine.fetch(port.bytes, place, socket)  # (2)
+                read = machine.fetch(port.read_bytes, place, socket)
                 handled = rows * share
                 rate += handled
-                demand += handled * (one.ns + operator.others_ns + fetch) + rows * (one.read_ns + read)  # (1)
-                for stream, rows_out in one.selectivity.items():
+                demand += handled * (port.ns + operator.others_ns + fetch) + rows * (port.read_ns + read)  # (1)
+                for stream, rows_out in port.selectivity.items():
                     emitted[stream] += handled * rows_out
                     if (operator.name, stream) in self.regaining:  # an operator consumes it
                         demand += handled * rows_out * self.regaining[operator.name, stream][socket]
                 if place != socket:
-                    moved.append((place, handled * one.bytes + rows * one.read_bytes))
+                    moved.append((place, handled * port.bytes + rows * port.read_bytes))
         replica = Replica(operator.name, index, socket, rate, demand, emitted)
         kept = replica.kept if self.overfed else 1.0
         for place, size in moved:

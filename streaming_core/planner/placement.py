@@ -105,7 +105,7 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None, f
                 seen.add(key)
                 open_.append((float(values[index]), child, None))
         # The search pops the last one first: that with the highest bound; of equal ones, the first child.
-        stack += sorted(open_, key=lambda one: one[0], reverse=True)[::-1]
+        stack += sorted(open_, key=lambda entry: entry[0], reverse=True)[::-1]
     return Outcome(best, 0.0 if best is None else best_value, nodes, not stack, failed)
 
 
@@ -205,9 +205,11 @@ class _Published:
     def _apart(self, plan: Array, a: int, b: int) -> list[_Way]:
         """Return the ways to place a unit of each class on two sockets."""
         problem, ways = self._problem, list[_Way]()
-        for one in _sockets(problem, plan, problem.sizes[a]):
-            half = problem.moved(plan, a, one)
-            ways += [((a, one), (b, other)) for other in _sockets(problem, half, problem.sizes[b]) if other != one]
+        for socket in _sockets(problem, plan, problem.sizes[a]):
+            half = problem.moved(plan, a, socket)
+            ways += [
+                ((a, socket), (b, other)) for other in _sockets(problem, half, problem.sizes[b]) if other != socket
+            ]
         return ways
 
     def _children(self, plan: Array, ways: list[_Way], best_fit: bool, unit: int | None = None) -> _Children:

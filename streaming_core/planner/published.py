@@ -29,9 +29,9 @@ def application(name: str) -> Graph:
     source = _operator("source", "source", 400.0, 0.0, (None, DEFAULT, _ONE))
     parser = _operator("parser", "stateless", 350.0, size, ("source", DEFAULT, _ONE))
     operators = [source, parser, *{"wc": _wc, "fd": _fd, "sd": _sd, "lr": _lr}[name]()]
-    taken = {one.producer for operator in operators for one in operator.inputs}
+    taken = {port.producer for operator in operators for port in operator.inputs}
     last = [operator.name for operator in operators if operator.name not in taken]
-    sink = _operator("sink", "sink", 100.0, 0.0, *((one, DEFAULT, _ONE) for one in last), most=GROUPS)
+    sink = _operator("sink", "sink", 100.0, 0.0, *((name, DEFAULT, _ONE) for name in last), most=GROUPS)
     return Graph(app=name, operators=[*operators, sink])
 
 

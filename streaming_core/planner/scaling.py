@@ -196,7 +196,7 @@ def _bound(graph: Graph) -> float:
     """Compute an upper bound of what plans sustain: every operator has its most replicas, at the least cost."""
     nowhere, singles = Machine.of_threads(1), (1,) * len(graph.operators)
     patterns = [pattern.operators for pattern in graph.patterns] or [graph.operators]
-    bases = [Compressed(graph.changed(operators=one, patterns=[]), nowhere, singles).base for one in patterns]
+    bases = [Compressed(graph.changed(operators=pattern, patterns=[]), nowhere, singles).base for pattern in patterns]
     each = zip(graph.operators, np.min(bases, axis=0).tolist(), strict=True)
     return min((o.replicas * NS / ns for o, ns in each if ns), default=math.inf)
 

@@ -171,15 +171,15 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
 
     def fixed(operator: Operator) -> Operator:
         inputs = [
-            one
-            if one.producer is None
-            else one.model_copy(
+            port
+            if port.producer is None
+            else port.model_copy(
                 update={
-                    "ns": one.ns + units(one.bytes) * unit_ns,
-                    "read_ns": one.read_ns + units(one.read_bytes) * unit_ns,
+                    "ns": port.ns + units(port.bytes) * unit_ns,
+                    "read_ns": port.read_ns + units(port.read_bytes) * unit_ns,
                 }
             )
-            for one in operator.inputs
+            for port in operator.inputs
         ]
         return operator.model_copy(update={"inputs": inputs})
 

@@ -67,8 +67,8 @@ def decisions(home: Home) -> list[Decision]:
 
 def acknowledgements(home: Home) -> dict[tuple[str, str], Decision]:
     """By run and cell, the last acknowledgement that is not withdrawn. Raises the errors of `decisions`."""
-    latest = {(one.of_run, one.cell): one for one in decisions(home)}
-    return {cell: one for cell, one in latest.items() if one.decision == ACKNOWLEDGED}
+    latest = {(decision.of_run, decision.cell): decision for decision in decisions(home)}
+    return {cell: decision for cell, decision in latest.items() if decision.decision == ACKNOWLEDGED}
 
 
 def chain(home: Home) -> list[dict[str, Any]]:
@@ -171,5 +171,5 @@ def _read_last(home: Home) -> Last:
 
 
 def _refusal(path: Path, fault: str) -> BadInput:
-    folder = next(one for one in (path, *path.parents) if one.name == TABLE)
+    folder = next(parent for parent in (path, *path.parents) if parent.name == TABLE)
     return BadInput(f"{path}: {fault}; restore {folder} from a backup, or move it away and acknowledge the cells again")

@@ -66,7 +66,7 @@ def fit_hosts(home: Home, run_id: str) -> list[str]:
 
 def _unfit(home: Home, run_id: str) -> dict[str, str]:
     """The hosts that the preflight left out of a run, and why."""
-    return {one.host: one.reason for one in preflights_of(home, run_id) if one.reason}
+    return {preflight.host: preflight.reason for preflight in preflights_of(home, run_id) if preflight.reason}
 
 
 def record_loss(home: Home, run_id: str, host: str, reason: str) -> None:

@@ -156,12 +156,12 @@ def _names(signatures: list[dict[str, Any]]) -> str:
     return ", ".join(map(_name, signatures))
 
 
-def _name(one: dict[str, Any]) -> str:
-    if not one:
+def _name(owner: dict[str, Any]) -> str:
+    if not owner:
         return "another process"
-    name = f"run {one['owner']}" if RUN_ID.fullmatch(one["owner"]) else one["owner"]
-    of_run = f" of run {one['run']}" if "run" in one else ""
-    return f"{name}{of_run} on {one['host']} since {one['since']}"
+    name = f"run {owner['owner']}" if RUN_ID.fullmatch(owner["owner"]) else owner["owner"]
+    of_run = f" of run {owner['run']}" if "run" in owner else ""
+    return f"{name}{of_run} on {owner['host']} since {owner['since']}"
 
 
 @contextmanager

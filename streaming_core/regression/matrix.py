@@ -235,23 +235,23 @@ def draft(
             of = {"events": regression.events, "seed": regression.seed, "address": address}
         address = of["address"]
         workloads[address] = {"app": spec.app, "params": params, **of}
-        one = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
+        cell = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
         if isinstance(spec, External):
             if LOCAL not in regression.hosts:
                 raise BadInput(f"hosts: executor {spec.executor} runs on this machine only; add {LOCAL!r}")
-            planned.append(one | {"cell": spec.cell, "host": LOCAL})
+            planned.append(cell | {"cell": spec.cell, "host": LOCAL})
         elif not spec.is_engine:
             if not HOST_NAME.fullmatch(spark):
                 raise BadInput(
                     f"spark: cells cannot run on {spark!r}; give the connection a name of up to 60 characters"
                 )
-            planned.append(one | {"cell": spec.cell, "host": spark})
+            planned.append(cell | {"cell": spec.cell, "host": spark})
         elif regression.placement == "every":
-            planned += [one | {"cell": f"{spec.cell}.{host}", "host": host} for host in able[spec.threads]]
+            planned += [cell | {"cell": f"{spec.cell}.{host}", "host": host} for host in able[spec.threads]]
         elif able[spec.threads] == lanes(regression, hosts or {}):
-            planned.append(one | {"cell": spec.cell})
+            planned.append(cell | {"cell": spec.cell})
         else:
-            planned.append(one | {"cell": spec.cell, "hosts": able[spec.threads]})
+            planned.append(cell | {"cell": spec.cell, "hosts": able[spec.threads]})
     content = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
     return _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | content
 

@@ -132,12 +132,12 @@ class Preflight:
     @property
     def warning(self) -> str:
         """The causes of unsteady speeds in one line; empty if there are none."""
-        return ", ".join(one.what for one in self.warnings)
+        return ", ".join(warning.what for warning in self.warnings)
 
 
 def record(home: Home, run_id: str, preflights: Iterable[Preflight]) -> None:
     """Write the preflights of a run, in place of an earlier record."""
-    write_json(home.run(run_id) / "hosts.json", {one.host: asdict(one) for one in preflights})
+    write_json(home.run(run_id) / "hosts.json", {preflight.host: asdict(preflight) for preflight in preflights})
 
 
 def preflights_of(home: Home, run_id: str) -> list[Preflight]:
@@ -152,7 +152,11 @@ def latest(home: Home, hosts: Iterable[str]) -> dict[str, Preflight]:
     for path in sorted(home.root.glob("runs/*/hosts.json"), reverse=True):
         if not missing:
             break
-        seen = {one.host: one for one in preflights_of(home, path.parent.name) if one.machine and one.host in missing}
+        seen = {
+            preflight.host: preflight
+            for preflight in preflights_of(home, path.parent.name)
+            if preflight.machine and preflight.host in missing
+        }
         known |= seen
         missing -= seen.keys()
     return known

@@ -58,7 +58,7 @@ class Provenance:
 
 def set_aside(imported: dict[str, Any]) -> int:
     """The number of rows that an import set aside."""
-    return sum(one["rows"] for one in imported["aside"])
+    return sum(reason["rows"] for reason in imported["aside"])
 
 
 def excess(imported: dict[str, Any]) -> str:
@@ -75,13 +75,13 @@ def _percent(share: float) -> str:
 
 def record(home: Home, run_id: str, inputs: list[Provenance]) -> None:
     """Write the inputs of a run, in place of an earlier record."""
-    write_json(home.run(run_id) / "provenance.json", {one.address: asdict(one) for one in inputs})
+    write_json(home.run(run_id) / "provenance.json", {provenance.address: asdict(provenance) for provenance in inputs})
 
 
 def provenance_of(home: Home, run_id: str) -> dict[str, Provenance]:
     """The inputs of a run by address; none if the run was not prepared."""
     written = left_json(home.run(run_id) / "provenance.json")
     return {
-        address: Provenance(**one | {"checks": [Check(*check) for check in one["checks"]]})
-        for address, one in written.items()
+        address: Provenance(**provenance | {"checks": [Check(*check) for check in provenance["checks"]]})
+        for address, provenance in written.items()
     }

@@ -97,7 +97,7 @@ def _fields() -> Iterator[tuple[str, Any]]:
 
 def _executors_description() -> str:
     """The description of executors, with the published system that each implements."""
-    names = [f"{name} ({one.system or 'baseline'})" for name, one in EXECUTORS.items()]
+    names = [f"{name} ({executor.system or 'baseline'})" for name, executor in EXECUTORS.items()]
     own = f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
     return (
         f"{own} Or the name of another engine, as `lockstep engines list` shows it. '{ALL}' is all but other engines."

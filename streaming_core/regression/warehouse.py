@@ -48,7 +48,9 @@ WAY = tuple(name for name in SPEC_FIELDS if name not in ("app", "params", "sink"
 _COLUMNS: dict[Any, pa.DataType] = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
 # The fields of a spec that a raw row may hold as JSON.
 JSON_FIELDS = {
-    name for name, one in SPEC_FIELDS.items() if one.annotation not in (str, *_COLUMNS) and not literal_values(one)
+    name
+    for name, field in SPEC_FIELDS.items()
+    if field.annotation not in (str, *_COLUMNS) and not literal_values(field)
 }
 
 

@@ -153,12 +153,12 @@ def compare(run_dir: Path, oracle_dir: Path) -> Diff:
 
 def _recordings(outcome: Diff, run_dir: Path, oracle_dir: Path) -> None:
     ours, theirs = recording.read_manifest(run_dir), recording.read_manifest(oracle_dir)
-    for name, one, other in (
+    for name, left, right in (
         *((key, ours[key], theirs[key]) for key in ("app", "operator", "code_digest")),
         *((f"workload {key}", ours["workload"][key], theirs["workload"][key]) for key in ("content_digest", "params")),
     ):
-        if one != other:
-            outcome.reason = f"the recordings have different {name}: {one} and {other}"
+        if left != right:
+            outcome.reason = f"the recordings have different {name}: {left} and {right}"
             return
     outcome.operator = ours["operator"]
     _rows(outcome, "rows", run_dir, oracle_dir)

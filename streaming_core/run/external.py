@@ -239,7 +239,7 @@ def _samples(
     spec: External, report: Report, opened: workload.Workload, program: Program
 ) -> tuple[list[Sample], str | None, dict[str, str]]:
     """The samples of a run, the name of the compiled loop, and facts about the loop for `host`."""
-    peaks = [one for one in report.passes if one.kind == "peak"]
+    peaks = [pass_ for pass_ in report.passes if pass_.kind == "peak"]
     size, rest = divmod(len(peaks), spec.repetitions or 1)
     groups, at = [], 0
     for number in range(spec.repetitions):
@@ -253,8 +253,8 @@ def _samples(
             loop, host = None, {"yardstick": f"the loop was not measured: {error}"}
     samples = [_sample(report.passes[0], 0)]
     for number, group in enumerate(groups, 1):
-        wrong = [one for one in group if one.digest != report.passes[0].digest]
-        typical = wrong[0] if wrong else sorted(group, key=lambda one: one.seconds)[len(group) // 2]
+        wrong = [pass_ for pass_ in group if pass_.digest != report.passes[0].digest]
+        typical = wrong[0] if wrong else sorted(group, key=lambda pass_: pass_.seconds)[len(group) // 2]
         seconds: list[float] = []
         while loop is not None and (not seconds or sum(seconds) < spec.seconds):
             seconds.append(loop.one_pass())
@@ -265,19 +265,19 @@ def _samples(
     return samples, loop.name if loop else None, host
 
 
-def _sample(one: Pass, number: int) -> Sample:
-    latency = Latency(**one.latency_us.model_dump()) if one.latency_us else Latency.of_pass(one.seconds)
+def _sample(pass_: Pass, number: int) -> Sample:
+    latency = Latency(**pass_.latency_us.model_dump()) if pass_.latency_us else Latency.of_pass(pass_.seconds)
     return Sample(
-        kind=one.kind,
+        kind=pass_.kind,
         repetition=number,
-        events=one.events,
-        outputs=one.outputs,
-        digest=one.digest,
+        events=pass_.events,
+        outputs=pass_.outputs,
+        digest=pass_.digest,
         in_order=True,  # the files are in order; the order of delivery is unknown
-        seconds=one.seconds,
-        events_per_s=one.events / one.seconds,
+        seconds=pass_.seconds,
+        events_per_s=pass_.events / pass_.seconds,
         processing=latency,
-        end_to_end=latency if one.kind == "open_loop" else None,
+        end_to_end=latency if pass_.kind == "open_loop" else None,
         breakdown={},
         cpu_seconds=None,
     )

@@ -62,7 +62,7 @@ class Faults:
             if match is None or match[1] not in KINDS:
                 raise ValueError(f"{RULE}, got {text!r}")
             fault = Fault(match[1], None if match[2] is None else int(match[2]))
-            if fault in entries or (fault.kind == "stall" and "stall" in (one.kind for one in entries)):
+            if fault in entries or (fault.kind == "stall" and "stall" in (entry.kind for entry in entries)):
                 raise ValueError(f"{fault.text} is one too many, because {fault.kind} is listed before")
             entries.append(fault)
         if len(entries) > MOST:

@@ -261,7 +261,7 @@ def _run(request: LiveRequest, program: Program, status: Status) -> RunReport:
 
 def _about(batch: MicroBatch) -> str:
     imported = batch.manifest["imported"]
-    aside = sum(one["rows"] for one in imported["aside"])
+    aside = sum(reason["rows"] for reason in imported["aside"])
     return f"{batch.manifest['number']}: {len(imported['files'])} files, {batch.rows} events, {aside} rows set aside"
 
 
@@ -305,7 +305,7 @@ class _Progress:
         recorded, events = microbatch.numbers(self._root), self.read[0]
         number = microbatch.behind(self._root, events)
         if recorded:
-            first, last = (microbatch.manifest_of(self._root, one) for one in (recorded[0], recorded[-1]))
+            first, last = (microbatch.manifest_of(self._root, number) for number in (recorded[0], recorded[-1]))
             self.first = first["start"]
             if self.first <= events <= last["total"][0]:
                 return number

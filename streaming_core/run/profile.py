@@ -214,7 +214,7 @@ class Profile(Document):
         """
         for alone in self.patterns:
             replicas = {**alone.replicas, name: SEVERAL}
-            several = next((one for one in self.patterns if one.replicas == replicas), None)
+            several = next((pattern for pattern in self.patterns if pattern.replicas == replicas), None)
             if alone.replicas[name] == 1 and several is not None:
                 return max(0.0, several.costs[name].execute - alone.costs[name].execute) / (SEVERAL - 1)
         return 0.0

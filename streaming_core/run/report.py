@@ -94,7 +94,7 @@ class Reconfiguration(BaseModel):
         if self.posted is None or not self.gone_over:
             return None
         since = self.posted if self.requested is None else self.requested
-        return max(one.at for one in self.gone_over) / 1e3 - since / 1e3
+        return max(move.at for move in self.gone_over) / 1e3 - since / 1e3
 
 
 class Load(BaseModel):

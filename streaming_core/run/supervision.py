@@ -76,8 +76,8 @@ class Life:
     def _stalling(self, engine: _runtime.Engine) -> Iterator[None]:
         from streaming_core import _runtime
 
-        [fault] = [one for one in self.pending if one.kind == "stall"]
-        if all(one.kind != "stall" for one in self.faults):
+        [fault] = [fault for fault in self.pending if fault.kind == "stall"]
+        if all(fault.kind != "stall" for fault in self.faults):
             self._note(fault)
         stalls = _runtime.Stalls(fault.at or 0)
         try:
@@ -91,11 +91,11 @@ class Life:
             _die()
         if self.progress is not None:
             self.progress(kind, done, total)
-        for fault in [one for one in self.pending if one.kind != "stall" and (one.at or 0) <= done]:
-            self.pending = [one for one in self.pending if one != fault]
+        for fault in [pending for pending in self.pending if pending.kind != "stall" and (pending.at or 0) <= done]:
+            self.pending = [pending for pending in self.pending if pending != fault]
             self._happen(fault, is_last=done == total)
             if fault.kind in ENDING:  # another one that ends the process is for the next process
-                self.pending = [one for one in self.pending if one.kind not in ENDING]
+                self.pending = [fault for fault in self.pending if fault.kind not in ENDING]
                 break
 
     def _note(self, fault: Fault) -> None:

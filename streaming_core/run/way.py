@@ -204,8 +204,8 @@ class RunSpec(BaseModel):
     @cache
     def options(cls) -> dict[str, FieldInfo]:
         """The options: the fields that this executor declares beside its name."""
-        classes = [one for one in reversed(cls.__mro__) if issubclass(one, RunSpec) and one is not RunSpec]
-        names = dict.fromkeys(name for one in classes for name in inspect.get_annotations(one))
+        classes = [base for base in reversed(cls.__mro__) if issubclass(base, RunSpec) and base is not RunSpec]
+        names = dict.fromkeys(name for base in classes for name in inspect.get_annotations(base))
         return {name: cls.model_fields[name] for name in names if name in cls.model_fields and name != "executor"}
 
     @classmethod
@@ -219,7 +219,12 @@ class RunSpec(BaseModel):
     def requirements(cls) -> dict[str, Requires]:
         """The options that have an effect only together with another option."""
         options = cls.options().items()
-        return {name: one for name, field in options for one in field.metadata if isinstance(one, Requires)}
+        return {
+            name: requirement
+            for name, field in options
+            for requirement in field.metadata
+            if isinstance(requirement, Requires)
+        }
 
     @field_validator("checkpoint", mode="before")
     @classmethod
@@ -577,9 +582,9 @@ class Pinned(RunSpec):
         for name, places in self.threads_of_operators.items():
             if not places or not all(0 <= place < self.threads for place in places):
                 raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
-        for one, other in itertools.pairwise(self.schedule):
-            if one.event > other.event:
-                raise ValueError(f"schedule: event {other.event} comes after event {one.event}")
+        for change, next_change in itertools.pairwise(self.schedule):
+            if change.event > next_change.event:
+                raise ValueError(f"schedule: event {next_change.event} comes after event {change.event}")
         if self.thresholds:
             upper, target, lower = self.thresholds if len(self.thresholds) == 3 else (0, 0, 0)
             if not 100 >= upper > target > lower >= 1:
@@ -633,7 +638,7 @@ class Pinned(RunSpec):
                     known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
                     raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
                 replicas = len(self.threads_of_operators.get(name, range(self.threads)))
-                if not 0 < len(pattern) <= CELLS or not all(0 <= one < replicas for one in pattern):
+                if not 0 < len(pattern) <= CELLS or not all(0 <= replica < replicas for replica in pattern):
                     raise BadInput(
                         f"schedule: event {at.event}: {name} has replicas 0 to {replicas - 1}: name the owners of its "
                         f"cells, 1 to {CELLS} numbers"

@@ -80,12 +80,12 @@ class Corpus:
                 inputs.append(Input(about["params"], table, about["origin"], about["is_usual"]))
         return inputs
 
-    def add(self, one: Input) -> None:
+    def add(self, entry: Input) -> None:
         """Keep an input, unless the corpus is full."""
-        about = {"params": one.params, "origin": one.origin, "is_usual": one.is_usual}
+        about = {"params": entry.params, "origin": entry.origin, "is_usual": entry.is_usual}
         content = pa.BufferOutputStream()
-        pq.write_table(one.events, content)
-        name = storage.digest_of(about | {"events": repr(one.events.to_pydict())})
+        pq.write_table(entry.events, content)
+        name = storage.digest_of(about | {"events": repr(entry.events.to_pydict())})
         folder = self._folder / "inputs" / name
         if folder.exists() or sum(1 for _ in folder.parent.iterdir()) >= MOST:
             return

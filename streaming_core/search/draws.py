@@ -100,8 +100,8 @@ def _parameter(app: App, name: str, number: int, r: random.Random) -> Any:
     numbers = [low, *((1, 2, 3, 5, 8) if isinstance(default, int) else (0.01, 0.1, 0.5, 1.0))]
     if number and isinstance(default, int):
         numbers += [default - 1, default + 1, default // 2, default // 3]
-    fitting = [type(default)(one) for one in numbers if one is not None and (low is None or one >= low)]
-    return r.choice([one for one in fitting if param.maximum is None or one <= param.maximum] or [default])
+    fitting = [type(default)(number) for number in numbers if number is not None and (low is None or number >= low)]
+    return r.choice([number for number in fitting if param.maximum is None or number <= param.maximum] or [default])
 
 
 def _works(app: App, params: Mapping[str, ParamValue]) -> bool:
@@ -132,7 +132,7 @@ def draw(
     Raises:
         BadInput: The application has no generator, or it fails; or the source does not fit.
     """
-    known = [one for one in corpus if one.params == params and one.events.num_rows]
+    known = [entry for entry in corpus if entry.params == params and entry.events.num_rows]
     if known and r.random() < 0.3:
         table, names = r.choice(known).events, ["corpus"]
         rows = table.drop_columns(["seq"]).to_pylist()
@@ -401,8 +401,10 @@ def _constants(app: App) -> tuple[list[int], list[bytes]]:
     except (OSError, SyntaxError, ValueError):
         return [], []
     values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    texts = {one if isinstance(one, bytes) else one.encode() for one in values if isinstance(one, bytes | str)}
-    return sorted({one for one in values if type(one) is int}), sorted(text for text in texts if len(text) < 40)
+    texts = {
+        value if isinstance(value, bytes) else value.encode() for value in values if isinstance(value, bytes | str)
+    }
+    return sorted({value for value in values if type(value) is int}), sorted(text for text in texts if len(text) < 40)
 
 
 def examples(kind: Any, length: int, r: random.Random) -> list[Any]:

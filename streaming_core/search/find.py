@@ -224,7 +224,7 @@ def _operator(case: Case, laboratory: Laboratory, keep: Path) -> str | None:
     """The operator at fault: the one that fails, or the first one behind which the pipeline goes wrong."""
     app, symptom = case.app, case.symptom
     assert symptom is not None
-    operators = [one.name for one in app.operators[1:-1]]
+    operators = [operator.name for operator in app.operators[1:-1]]
     if symptom.kind in ("failure", "oracle"):
         return next((name for name in operators if re.match(rf"{name}\b", symptom.name)), None)
     if not symptom.needs_run or symptom.kind == "hang":
@@ -233,7 +233,7 @@ def _operator(case: Case, laboratory: Laboratory, keep: Path) -> str | None:
         part = app.through(name)
         if len(part.operators) == len(app.operators):  # no operator in front of it is at fault
             return name
-        spec = recording.within(case.spec, {one.name for one in part.operators[1:]})
+        spec = recording.within(case.spec, {operator.name for operator in part.operators[1:]})
         try:
             if replay(case.changed(spec=spec), laboratory, keep, name, least=1).symptom is not None:
                 return name
@@ -261,7 +261,7 @@ def _event(case: Case, trial: Replay, laboratory: Laboratory, keep: Path) -> int
     """The event at fault: that of the first differing output or of the failure, or the last one of those needed."""
     symptom = case.symptom
     assert symptom is not None
-    if outputs := [one.row["seq"] for one in trial.differences if "seq" in one.row]:
+    if outputs := [difference.row["seq"] for difference in trial.differences if "seq" in difference.row]:
         return min(outputs)
     if symptom.kind == "failure" and (match := re.search(r"\bevent (\d+)", trial.reason)):
         return int(match[1])

@@ -72,7 +72,7 @@ class Examination:
     @property
     def verdicts(self) -> list[Verdict]:
         """All verdicts that name a symptom."""
-        return [one for one in (*self.of_oracle, *self.of_runs) if one.symptom is not None]
+        return [verdict for verdict in (*self.of_oracle, *self.of_runs) if verdict.symptom is not None]
 
 
 class Laboratory:
@@ -125,7 +125,7 @@ class Laboratory:
         while True:
             todo = specs[len(result.of_runs) :]
             request = {
-                "specs": [one.model_dump(mode="json") for one in todo],
+                "specs": [spec.model_dump(mode="json") for spec in todo],
                 "checks": list(checks),
                 "limit": limit,
                 "first": len(result.of_runs),

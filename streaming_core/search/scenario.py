@@ -240,8 +240,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value.scaleb(-int(value.as_tuple().exponent)))
     if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return {name: _plain(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [_plain(item) for item in value]
+    return {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ def _reason(error: AssertionError) -> str:
         case ast.Assert(ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
             # Scenarios are deterministic, so the operands have the same values again, unless they use up an iterator.
             with suppress(Exception):
-                one, other = (_value(operand, frame) for operand in (left, right))
-                return f"{ast.unparse(left)} is not {ast.unparse(right)}: {difference(one, other)}"
+                value, other_value = (_value(operand, frame) for operand in (left, right))
+                return f"{ast.unparse(left)} is not {ast.unparse(right)}: {difference(value, other_value)}"
             return f"{ast.unparse(left)} is not {ast.unparse(right)}"
         case ast.Assert(test):
             return f"not {ast.unparse(test)}"
@@ -302,7 +302,9 @@ def _statement(file: str, line: int) -> ast.stmt | None:
     """Return the assertion that covers a line of a file."""
     tree = ast.parse("".join(linecache.getlines(file)))
     inside = (
-        one for one in ast.walk(tree) if isinstance(one, ast.Assert) and one.lineno <= line <= (one.end_lineno or 0)
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or 0)
     )
     return next(inside, None)
 
@@ -312,24 +314,24 @@ def _value(operand: ast.expr, frame: FrameType) -> Any:
     return eval(code, frame.f_globals | frame.f_locals)  # comprehensions see globals only
 
 
-def difference(one: Any, other: Any, where: str = "") -> str:
+def difference(left: Any, right: Any, where: str = "") -> str:
     """Return where two values first differ, and how; both are dicts, lists, or anything that can be compared."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in {**one, **other}:
-            if key not in other or key not in one:
-                side = "left" if key in one else "right"
-                return f"{where}[{key!r}] is only on the {side}: {_short((one if key in one else other)[key])}"
-            if one[key] != other[key]:
-                return difference(one[key], other[key], f"{where}[{key!r}]")
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        for number, pair in enumerate(zip(one, other, strict=False)):
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in {**left, **right}:
+            if key not in right or key not in left:
+                side = "left" if key in left else "right"
+                return f"{where}[{key!r}] is only on the {side}: {_short((left if key in left else right)[key])}"
+            if left[key] != right[key]:
+                return difference(left[key], right[key], f"{where}[{key!r}]")
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        for number, pair in enumerate(zip(left, right, strict=False)):
             if pair[0] != pair[1]:
                 return difference(*pair, f"{where}[{number}]")
-        if len(one) != len(other):
-            number, longer = min(len(one), len(other)), max(one, other, key=len)
-            side = "left" if len(one) > len(other) else "right"
+        if len(left) != len(right):
+            number, longer = min(len(left), len(right)), max(left, right, key=len)
+            side = "left" if len(left) > len(right) else "right"
             return f"{where}[{number}] is only on the {side}: {_short(longer[number])}"
-    return f"{where}{': ' if where else ''}{_short(one)} is not {_short(other)}"
+    return f"{where}{': ' if where else ''}{_short(left)} is not {_short(right)}"
 
 
 def _short(value: Any) -> str:
@@ -351,4 +353,4 @@ def branches(app: App, params: dict[str, Any]) -> dict[int, str]:
     """Return all branches of an application by number, each as a line with its place, sorted by place."""
     with counted() as result:
         Interpreter(app, params)
-    return {number: str(one) for number, one in sorted(result.known.items(), key=lambda item: item[1].place)}
+    return {number: str(value) for number, value in sorted(result.known.items(), key=lambda item: item[1].place)}

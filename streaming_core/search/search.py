@@ -158,10 +158,10 @@ class Search:
         """Make a round in each laboratory, and take the first suspect."""
         rounds = [self._draw(self._corpus.begin(self.report.seed)) for _ in self._laboratories]
         self._is_over.clear()
-        futures = [self._pool.submit(self._examine, *one) for one in zip(self._laboratories, rounds, strict=True)]
+        futures = [self._pool.submit(self._examine, *pair) for pair in zip(self._laboratories, rounds, strict=True)]
         suspects: list[Case] = []
-        for one, future in zip(rounds, futures, strict=True):
-            suspects += self._merge(one, _result(future))
+        for round_, future in zip(rounds, futures, strict=True):
+            suspects += self._merge(round_, _result(future))
         suspects += self._by_invariants(rounds)
         self._tell()
         self._say(self.report.sentence)
@@ -172,29 +172,29 @@ class Search:
         r = random.Random(f"search {self.app.name} {self.report.seed} {number}")
         params = draws.parameters(self.app, r)
         inputs = [draws.draw(self.app, params, r, self._inputs, self._request.source) for _ in range(INPUTS)]
-        return _Round(number, params, [(one, self._ways(one, r)) for one in inputs])
+        return _Round(number, params, [(drawn, self._ways(drawn, r)) for drawn in inputs])
 
-    def _examine(self, laboratory: Laboratory, one: _Round) -> list[Examination]:
+    def _examine(self, laboratory: Laboratory, round_: _Round) -> list[Examination]:
         """Examine the inputs of a round, until the time is over or something goes wrong."""
         examinations: list[Examination] = []
         checks = [PROPERTIES] if self.app.properties else []
-        for number, (drawn, specs) in enumerate(one.inputs):
+        for number, (drawn, specs) in enumerate(round_.inputs):
             # However slow the machine is, a round tries its first input.
             if (number and time.monotonic() >= self._end) or self._is_over.is_set():
                 break
-            is_last = number == len(one.inputs) - 1
-            keep = self._place(one, number) if self._checks_invariants(drawn) else None
+            is_last = number == len(round_.inputs) - 1
+            keep = self._place(round_, number) if self._checks_invariants(drawn) else None
             examination = laboratory.examine(self._case(drawn), specs, checks, keep=keep)
-            if is_last and self._is_new(one.params):  # numba takes seconds to compile the loop
+            if is_last and self._is_new(round_.params):  # numba takes seconds to compile the loop
                 examination.of_oracle += laboratory.examine(self._case(drawn), (), [LOOP]).of_oracle
             examinations.append(examination)
             if examination.verdicts:
                 self._is_over.set()
         return examinations
 
-    def _place(self, one: _Round, number: int) -> Path:
+    def _place(self, round_: _Round, number: int) -> Path:
         """The folder of the oracle's result of an input, if Spark checks its invariants."""
-        return self._root / f"{one.number}-{number}"
+        return self._root / f"{round_.number}-{number}"
 
     def _is_new(self, params: Mapping[str, Any]) -> bool:
         """Whether the compiled loop has these parameters for the first time."""
@@ -202,13 +202,13 @@ class Search:
         self._seen.add(repr(params))
         return is_new
 
-    def _checks_invariants(self, one: Input) -> bool:
-        return self._invariants is not None and one.is_usual and one.events.num_rows > 0 and self._checking is None
+    def _checks_invariants(self, drawn: Input) -> bool:
+        return self._invariants is not None and drawn.is_usual and drawn.events.num_rows > 0 and self._checking is None
 
-    def _merge(self, one: _Round, examinations: Sequence[Examination]) -> list[Case]:
+    def _merge(self, round_: _Round, examinations: Sequence[Examination]) -> list[Case]:
         """Count what a round tried, and keep inputs that reached new branches; returns the suspects."""
         runs, suspects, reached = 0, list[Case](), set[int]()
-        for (drawn, specs), examination in zip(one.inputs, examinations, strict=False):
+        for (drawn, specs), examination in zip(round_.inputs, examinations, strict=False):
             if examination.refused:
                 continue
             self.report.inputs += 1
@@ -220,23 +220,23 @@ class Search:
                 self._inputs.append(drawn)
             reached |= examination.branches
         self.report.runs += runs
-        self._corpus.end(self.report.seed, one.number, len(examinations), runs, reached)
+        self._corpus.end(self.report.seed, round_.number, len(examinations), runs, reached)
         return suspects
 
-    def _ways(self, one: Input, r: random.Random) -> list[RunSpec]:
-        return ways.ways(self.app, self.app.bind(one.params), one.events.num_rows, r, WAYS)
+    def _ways(self, drawn: Input, r: random.Random) -> list[RunSpec]:
+        return ways.ways(self.app, self.app.bind(drawn.params), drawn.events.num_rows, r, WAYS)
 
-    def _case(self, one: Input, spec: RunSpec | None = None, symptom: Symptom | None = None) -> Case:
+    def _case(self, drawn: Input, spec: RunSpec | None = None, symptom: Symptom | None = None) -> Case:
         spec = spec or RunSpec.parse(
-            {"app": self.app.name, "params": one.params, "executor": executors_of(self.app.kind)[0]}
+            {"app": self.app.name, "params": drawn.params, "executor": executors_of(self.app.kind)[0]}
         )
-        return Case(spec, one.events, symptom, origin=one.origin)
+        return Case(spec, drawn.events, symptom, origin=drawn.origin)
 
-    def _suspects(self, one: Input, specs: Sequence[RunSpec], examination: Examination) -> list[Case]:
+    def _suspects(self, drawn: Input, specs: Sequence[RunSpec], examination: Examination) -> list[Case]:
         """The cases of an examination that go wrong in a way that is not known yet."""
-        cases = [self._case(one, None, verdict.symptom) for verdict in examination.of_oracle if verdict.symptom]
+        cases = [self._case(drawn, None, verdict.symptom) for verdict in examination.of_oracle if verdict.symptom]
         cases += [
-            self._case(one, spec, verdict.symptom)
+            self._case(drawn, spec, verdict.symptom)
             for spec, verdict in zip(specs, examination.of_runs, strict=False)
             if verdict.symptom
         ]
@@ -245,7 +245,7 @@ class Search:
     def _by_invariants(self, rounds: Sequence[_Round]) -> list[Case]:
         """The cases of earlier rounds that break an invariant. Spark then checks usual inputs of these, beside."""
         cases = self._invariant_cases() if self._checking is not None and self._checking[1].done() else []
-        places = ((drawn, self._place(one, at)) for one in rounds for at, (drawn, _) in enumerate(one.inputs))
+        places = ((drawn, self._place(round_, at)) for round_ in rounds for at, (drawn, _) in enumerate(round_.inputs))
         results = [(self._case(drawn), folder) for drawn, folder in places if _has_result(folder)]
         if results and self._invariants is not None:
             self._checking = results, self._beside.submit(self._invariants, results)
@@ -279,15 +279,15 @@ class Search:
 
     def _try_known(self) -> None:
         """Try the cases of earlier finds; those that still show are finds of this search, too."""
-        for one in find.finds(self._request.finds) if self._request.finds else []:
+        for stored in find.finds(self._request.finds) if self._request.finds else []:
             try:
-                case = Case.load(one.folder)
+                case = Case.load(stored.folder)
             except BadInput as error:  # the application has changed
-                self._say(f"find {one.digest} no longer fits: {error}")
+                self._say(f"find {stored.digest} no longer fits: {error}")
                 continue
             if self._judge(case).shows(case):
-                self.report.finds.append(one)
-                self._known.append(one.symptom)
+                self.report.finds.append(stored)
+                self._known.append(stored.symptom)
 
     def _judge(self, case: Case) -> Judge:
         return Judge(self._laboratories[0], case, self._broken if self._invariants else None)

@@ -206,7 +206,7 @@ class _Shrinking:
         values = [repr(value) for value in self.case.events[name].to_pylist()]
         distinct = [*dict.fromkeys(reversed(values))]
         if 1 < len(distinct) < len(values):
-            groups = [[row for row, value in enumerate(values) if value == one] for one in distinct[:GROUPS]]
+            groups = [[row for row, value in enumerate(values) if value == choice] for choice in distinct[:GROUPS]]
             self.first(partial(_with_rows, self.app, self.case, rows) for rows in groups)
 
     # --- the way -----------------------------------------------------------------------------------------------------
@@ -243,11 +243,11 @@ class _Shrinking:
         spec = self._dump | fields
         threads, plan = spec["threads"], spec["plan"]
         if isinstance(plan, dict):
-            spec["plan"] = plan = {name: [one % threads for one in places] for name, places in plan.items()}
+            spec["plan"] = plan = {name: [place % threads for place in places] for name, places in plan.items()}
         for entry in spec["schedule"]:
             for name, owners in entry["owners"].items():
                 replicas = len(plan.get(name, range(threads)))
-                entry["owners"][name] = [one % replicas for one in owners]
+                entry["owners"][name] = [owner % replicas for owner in owners]
         return self._of(spec)
 
     def _of(self, fields: dict[str, Any]) -> Case:
@@ -351,7 +351,9 @@ class _Shrinking:
         """Take over the first of some columns that is simpler and shows the symptom."""
         weight = _weight(self.case.events[name].to_pylist())
         self.first(
-            partial(self._changed, name, dict(enumerate(one))) for one in columns if one and _weight(one) < weight
+            partial(self._changed, name, dict(enumerate(column)))
+            for column in columns
+            if column and _weight(column) < weight
         )
 
     def _column(self, name: str, kind: Any) -> None:
@@ -362,7 +364,7 @@ class _Shrinking:
 
     def _value(self, name: str, kind: Any, row: int) -> None:
         while self.first(
-            partial(self._changed, name, {row: one}) for one in simpler(kind, self.case.events[name][row].as_py())
+            partial(self._changed, name, {row: value}) for value in simpler(kind, self.case.events[name][row].as_py())
         ):
             pass
 
@@ -381,7 +383,7 @@ class _Shrinking:
         times = self.case.events["ts"].to_pylist()
         gap = times[row] - (times[row - 1] if row else 0)
         later = [{at: times[at] - gap + new for at in range(row, len(times))} for new in _toward_zero(gap)]
-        return self.first(partial(self._changed, "ts", one) for one in later)
+        return self.first(partial(self._changed, "ts", ts) for ts in later)
 
 
 def reduced(items: Sequence[T], shows: Callable[[list[T]], bool]) -> list[T]:
@@ -429,7 +431,9 @@ def simpler(kind: Any, value: Any) -> list[Any]:
             return [0.0, 1.0]
         near = (0.0, 1.0, float(int(value)), float(int(value) // 2), round(value, 1))
         return [
-            one for one in dict.fromkeys(near) if (len(repr(abs(one))), abs(one)) < (len(repr(abs(value))), abs(value))
+            number
+            for number in dict.fromkeys(near)
+            if (len(repr(abs(number))), abs(number)) < (len(repr(abs(value))), abs(value))
         ]
     return _toward_zero(value)
 
@@ -438,7 +442,7 @@ def _simpler_items(kind: Array, value: list[Any]) -> list[Any]:
     zero = _zero(kind, value)
     whole = [new for new in (zero, [value[0]] * len(value)) if repr(new) != repr(value)] if value else []
     return [new for new in whole if _weight(new) < _weight(value)] + [
-        [*value[:at], one, *value[at + 1 :]] for at, item in enumerate(value) for one in simpler(kind.item, item)[:3]
+        [*value[:at], part, *value[at + 1 :]] for at, item in enumerate(value) for part in simpler(kind.item, item)[:3]
     ]
 
 
@@ -446,7 +450,7 @@ def _toward_zero(value: int) -> list[int]:
     """Few simpler integers: 0, 1, without the sign; then ever nearer ones."""
     size, sign = abs(value), -1 if value < 0 else 1
     numbers = [0, 1, size, *(sign * (size - part) for part in (size // 2, size // 4, size // 8, 1))]
-    return [one for one in dict.fromkeys(numbers) if (abs(one), one < 0) < (size, value < 0)]
+    return [number for number in dict.fromkeys(numbers) if (abs(number), number < 0) < (size, value < 0)]
 
 
 def _zero(kind: Any, like: Any) -> Any:
@@ -496,7 +500,7 @@ def _with_rows(app: App, case: Case, rows: Sequence[int]) -> Case:
         fewer = fewer.changed(events=_table(app, case, fewer.events.drop_columns(["seq"]).to_pylist()))
     spec = case.spec
     if schedule := spec.option("schedule"):
-        entries = [one.model_copy(update={"event": bisect_left(rows, one.event)}) for one in schedule]
+        entries = [entry.model_copy(update={"event": bisect_left(rows, entry.event)}) for entry in schedule]
         spec = spec.model_copy(update={"schedule": entries})
     if faults := spec.faults:
         moved = [_moved(entry, rows) for entry in faults.split(",")]

@@ -69,7 +69,7 @@ def _as_dict(case: Case, outcome: Replay) -> dict[str, Any]:
         "reason": outcome.reason,
         "trials": outcome.trials,
         "counts": outcome.counts,
-        "differences": [side for one in outcome.differences for side in plain(one.sides())],
+        "differences": [side for difference in outcome.differences for side in plain(difference.sides())],
     }
 
 
@@ -86,7 +86,7 @@ def show_case(case: Case, outcome: Replay, console: Console) -> None:
     facts |= {"parameters": shown(case.spec.params)} if case.spec.params else {}
     facts |= {"rate": f"{case.rate:.0%} of trials; {_times(trials(case))} needed"} if case.rate < 1 else {}
     _show_facts(facts, console)
-    console.print(_events(case, {one.row.get("seq") for one in outcome.differences}))
+    console.print(_events(case, {difference.row.get("seq") for difference in outcome.differences}))
     if outcome.differences:
         console.print(_differences(outcome.differences))
         if (hidden := sum(outcome.counts.values()) - len(outcome.differences)) > 0:
@@ -112,7 +112,7 @@ def _columns(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> Table:
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(one if isinstance(one, Text) else Text(str(one)) for one in row))
+        table.add_row(*(value if isinstance(value, Text) else Text(str(value)) for value in row))
     return table
 
 
@@ -130,7 +130,8 @@ def _events(case: Case, marked: set[int | None]) -> Table:
 
 def _differences(differences: Sequence[Difference]) -> Table:
     return _columns(
-        [row for one in differences for row in _sides(one)], ["table", "row", "column", "expected", "actual"]
+        [row for difference in differences for row in _sides(difference)],
+        ["table", "row", "column", "expected", "actual"],
     )
 
 
@@ -142,10 +143,10 @@ def _sides(difference: Difference) -> Iterator[list[Any]]:
         return
     if not isinstance(expected, Mapping) and not isinstance(actual, Mapping):
         name = ", ".join(difference.columns)
-        yield [difference.table, where, name, *(Text(shown(one), "bold") for one in (expected, actual))]
+        yield [difference.table, where, name, *(Text(shown(side), "bold") for side in (expected, actual))]
         return
     for number, name in enumerate(expected or actual):
-        sides = [shown(one[name]) if one else "no row" for one in (expected, actual)]
+        sides = [shown(side[name]) if side else "no row" for side in (expected, actual)]
         style = "bold red" if name in difference.columns or difference.kind != "different" else ""
         place = ["", ""] if number else [difference.table, where]
         yield [*place, name, Text(sides[0]), Text(sides[1], style)]
@@ -153,7 +154,7 @@ def _sides(difference: Difference) -> Iterator[list[Any]]:
 
 def report(searched: Report) -> dict[str, Any]:
     """The outcome of a search as JSON."""
-    return asdict(searched) | {"sentence": searched.sentence, "finds": [_find(one) for one in searched.finds]}
+    return asdict(searched) | {"sentence": searched.sentence, "finds": [_find(find) for find in searched.finds]}
 
 
 def _find(find: Find) -> dict[str, Any]:
@@ -177,6 +178,6 @@ def show(searched: Report, console: Console) -> None:
         if not find.differences:
             console.print(find.reason, soft_wrap=True, markup=False)
         else:
-            rows = [Difference(**one | {"columns": tuple(one["columns"])}) for one in find.differences]
+            rows = [Difference(**entry | {"columns": tuple(entry["columns"])}) for entry in find.differences]
             console.print(_differences(rows))
     console.print(f"{searched.app}: {searched.sentence}, {searched.seconds:.0f} s", soft_wrap=True, markup=False)

@@ -137,7 +137,7 @@ def _compared(difference: Diff) -> Outcome:
         return Outcome()
     table = next(iter(difference.counts))
     if table == "passes":
-        table = next((name for one in difference.differences for name in one.columns), table)
+        table = next((name for difference in difference.differences for name in difference.columns), table)
     if table in ("digest", "rerun"):  # all that a later pass gives of its outputs, unless it differs again
         table = "outputs"
     return Outcome(Symptom("result", table), difference.text().partition("\n")[0], difference.differences)

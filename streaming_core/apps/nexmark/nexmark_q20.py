@@ -9,7 +9,9 @@ bid = ("bidder", "price", "channel", "url")
 item = ("item_name", "description", "initial_bid", "reserve", "expires", "seller", "category")
 offers = app.join(
     bids.select("ts", "auction", *bid, bid_ts="ts", bid_extra="extra"),
-    auctions.filter(lambda one: one.category == 10).select("ts", "id", *item, auction_ts="ts", auction_extra="extra"),
+    auctions.filter(lambda auction: auction.category == 10).select(
+        "ts", "id", *item, auction_ts="ts", auction_extra="extra"
+    ),
     on={"auction": "id"},
     ttl=None,
 )

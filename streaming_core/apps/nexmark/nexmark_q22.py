@@ -9,9 +9,9 @@ bids = nexmark.streams(app).bids
 
 def part(url, number):
     """Return a part of an address between two slashes, or an empty text."""
-    for one in url.split("/"):
+    for step in url.split("/"):
         if number == 0:
-            return one
+            return step
         number -= 1
     return b""
 

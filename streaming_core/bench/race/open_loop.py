@@ -31,10 +31,10 @@ def under_load(load: float, rate: float, passes: Sequence[Pass]) -> Row:
     row: Row = {"load": load, "offered_per_s": rate, "rounds": {}}
     for kind, figure in itertools.product(("end_to_end", "processing"), ("mean", "p99")):
         name = f"{kind}_{figure}_us"
-        row["rounds"][name] = [getattr(one, kind)(figure) for one in passes]
+        row["rounds"][name] = [getattr(pass_, kind)(figure) for pass_ in passes]
         row |= summary(name, row["rounds"][name])
     for name in ("cpu_ns", "energy_nj"):
-        row["rounds"][f"loaded_{name}"] = [getattr(one, name) for one in passes]
+        row["rounds"][f"loaded_{name}"] = [getattr(pass_, name) for pass_ in passes]
         row |= summary(f"loaded_{name}", row["rounds"][f"loaded_{name}"])
     return row
 
@@ -100,8 +100,8 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
     deliveries = np.sort(deliveries, order="at")
     at, latency = deliveries["at"] / 1e9, deliveries["latency"] / 1e3
     end = max(begins[-1], float(at[-1]) if len(at) else 0.0)
-    changes = [one for one in sample.reconfigurations if one.posted is not None]
-    counts = [len(one.replicas) for one in changes]
+    changes = [reconfiguration for reconfiguration in sample.reconfigurations if reconfiguration.posted is not None]
+    counts = [len(change.replicas) for change in changes]
     assert sample.end_to_end is not None
     whole: Row = {
         "pass": number,
@@ -109,8 +109,8 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
         **{f"end_to_end_{name}_us": getattr(sample.end_to_end, name) for name in ("mean", "p50", "p99")},
         "reconfigurations": len(changes),
         "changes": [
-            {"at_s": (one.posted or 0) / 1e9, "replicas": count, "us": one.microseconds, "by": one.by}
-            for one, count in zip(changes, counts, strict=True)
+            {"at_s": (change.posted or 0) / 1e9, "replicas": count, "us": change.microseconds, "by": change.by}
+            for change, count in zip(changes, counts, strict=True)
         ],
         **_spikes(at, latency),
     }
@@ -126,7 +126,7 @@ def over_time(number: int, rates: Rates, sample: Sample, deliveries: np.ndarray)
         names = ("offered_per_s", "delivered_per_s", "latency_us")
         offered, delivered = (np.diff(counts) / wide for counts in (arrived, done))
         values = zip(offered.tolist(), delivered.tolist(), means, strict=True)
-        return [dict(zip(names, one, strict=True)) for one in values]
+        return [dict(zip(names, row, strict=True)) for row in values]
 
     if len(rates) <= FEW:
         whole["phases"] = spans(np.array(begins))

@@ -105,7 +105,7 @@ def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bo
         low, high = interval_of_ratio(over, under)
         return Ratio(statistics.median(over) / statistics.median(under), low, high, min(len(over), len(under)))
     trip = "loaded_round_trip_ns" if column.startswith(AT_RATE) else "round_trip_ns"
-    trips = [rounds_of(one, trip) for one in (row, other)]
+    trips = [rounds_of(side, trip) for side in (row, other)]
     pairs = [*zip(over, under, strict=True)]
     if (
         len(trips[0]) == len(trips[1]) == len(over)
@@ -121,12 +121,14 @@ def compare(row: Row, other: Row, column: str = "events_per_s", over_threads: bo
 
 def _at_one_distance(row: Row, other: Row, column: str, first: list[int], second: list[int]) -> Ratio:
     """Return the ratio of two rows over their rounds at the distance that both have most often, not paired by round."""
-    by_loop = column == "events_per_s" and all(rounds_of(one, "to_loop") for one in (row, other))
+    by_loop = column == "events_per_s" and all(rounds_of(side, "to_loop") for side in (row, other))
     name = "to_loop" if by_loop else column  # relative to the loop, the machine's speed in a round does not count
-    best_distance = max(first + second, key=lambda one: (min(first.count(one), second.count(one)), -one))
+    best_distance = max(
+        first + second, key=lambda distance: (min(first.count(distance), second.count(distance)), -distance)
+    )
     over, under = (
-        [figure for figure, distance in zip(rounds_of(one, name), of, strict=True) if distance == best_distance]
-        for one, of in ((row, first), (other, second))
+        [figure for figure, distance in zip(rounds_of(side, name), of, strict=True) if distance == best_distance]
+        for side, of in ((row, first), (other, second))
     )
     if not over or not under:
         return Ratio(math.nan, math.nan, math.nan, 0)
@@ -159,7 +161,7 @@ def versus(row: Row | None, other: Row | None, column: str = "events_per_s", ove
     if row is None or other is None:
         return ""
     ratio, noun = compare(row, other, column, over_threads), NOUNS.get(column, column)
-    names = [f"{one['way']} on {threads_of(one)}" if over_threads else one["way"] for one in (row, other)]
+    names = [f"{side['way']} on {threads_of(side)}" if over_threads else side["way"] for side in (row, other)]
     if ratio.rounds > 1 and not ratio.differs:
         span = f"({three_digits(ratio.low)} to {three_digits(ratio.high)})"
         return f"no difference seen between the {noun} of {names[0]} and of {names[1]} {span}"

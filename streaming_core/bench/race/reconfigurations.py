@@ -22,13 +22,14 @@ def duration_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     new keys. `switch_largest` lists time and event of all long switches, or of the largest ones if few are long.
     `copied` counts bytes of state per reconfiguration.
     """
-    passes = [[one for one in sample.reconfigurations if one.microseconds is not None] for sample in samples]
-    ones = [one for of_pass in passes for one in of_pass]
-    times = [one.microseconds for one in ones if one.microseconds is not None]
-    largest = sorted(zip(times, (one.event for one in ones), strict=True), reverse=True)
+    passes = [[change for change in sample.reconfigurations if change.microseconds is not None] for sample in samples]
+    ones = [change for of_pass in passes for change in of_pass]
+    times = [change.microseconds for change in ones if change.microseconds is not None]
+    largest = sorted(zip(times, (change.event for change in ones), strict=True), reverse=True)
     long = sum(time > LONG for time in times)
     of_passes = [
-        percentile([one.microseconds for one in of_pass if one.microseconds is not None], 50) for of_pass in passes
+        percentile([change.microseconds for change in of_pass if change.microseconds is not None], 50)
+        for of_pass in passes
     ]
     row: dict[str, Any] = {
         "switches": len(times),
@@ -36,10 +37,14 @@ def duration_columns(samples: Sequence[Sample]) -> dict[str, Any]:
         "switch_over_1ms": long,
         "switch_largest": largest[: max(LARGEST, long)],
     }
-    copied = [one.bytes for one in ones]
+    copied = [change.bytes for change in ones]
     row |= {"copied_p50_bytes": percentile(copied, 50), "copied_max_bytes": max(copied, default=None)}
-    heard = [(one.posted - one.requested) / 1e3 for one in ones if one.posted is not None and one.requested is not None]
-    waits = [over.waited / 1e3 for sample in samples for one in sample.reconfigurations for over in one.gone_over]
+    heard = [
+        (change.posted - change.requested) / 1e3
+        for change in ones
+        if change.posted is not None and change.requested is not None
+    ]
+    waits = [over.waited / 1e3 for sample in samples for change in sample.reconfigurations for over in change.gone_over]
     for name, values in (("switch", times), ("heard", heard), ("waited", waits)):
         row |= {f"{name}_p{rank}_us": percentile(values, rank) for rank in (50, 99)}
         row[f"{name}_max_us"] = max(values, default=None)
@@ -73,7 +78,10 @@ def output_columns(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[s
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
     """Return the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
-    rows = [(one["at"], one["event"], np.nan if one["latency"] is None else one["latency"]) for one in deliveries]
+    rows = [
+        (delivery["at"], delivery["event"], np.nan if delivery["latency"] is None else delivery["latency"])
+        for delivery in deliveries
+    ]
     return np.array(rows, [("at", np.int64), ("event", np.int64), ("latency", np.float64)])
 
 

@@ -76,7 +76,7 @@ def text_of(results: dict[str, Any], margin: str = "") -> str:
         text = json.dumps(value, sort_keys=True)
         if isinstance(value, list) and value and isinstance(value[0], (dict, str)):
             elements = (
-                text_of(one, f"{margin}  ") if name in PARTS else json.dumps(one, sort_keys=True) for one in value
+                text_of(item, f"{margin}  ") if name in PARTS else json.dumps(item, sort_keys=True) for item in value
             )
             text = "[\n" + ",\n".join(f"{margin}  {element}" for element in elements) + f"\n{margin} ]"
         members.append(f'{margin} "{name}": {text}')

@@ -91,15 +91,15 @@ class Rounds:
                 # The round that warms up digests the outputs; later rounds may only count them.
                 passes.append(self._pass(i, is_first=number == 0))
             if number == 0:
-                self._runs = [runs(self._seconds, one.seconds) for one in passes]
+                self._runs = [runs(self._seconds, pass_.seconds) for pass_ in passes]
                 self._loop_runs = runs(self._seconds, turn.seconds)
-                self._handwritten_runs = {count: runs(self._seconds, one.seconds) for count, one in limits.items()}
+                self._handwritten_runs = {count: runs(self._seconds, limit.seconds) for count, limit in limits.items()}
             else:
                 self.turns.append(turn)
                 for threads, limit in limits.items():
                     self._handwritten_turns[threads].append(limit)
-                for of_way, one in zip(self.passes, passes, strict=True):
-                    of_way.append(one)
+                for of_way, pass_ in zip(self.passes, passes, strict=True):
+                    of_way.append(pass_)
             self._tick()
 
     def _handwritten(self) -> dict[int, Turn]:
@@ -112,7 +112,7 @@ class Rounds:
 
     def under_load(self, load: float, repetitions: int) -> list[Row]:
         """Make rounds at a share of the slowest way's peak rate; return the columns of each way."""
-        rate = load * min(statistics.median(one.rate for one in passes) for passes in self.passes)
+        rate = load * min(statistics.median(pass_.rate for pass_ in passes) for passes in self.passes)
         times = runs(self._seconds, self._race.events / rate)
         loaded: list[list[Pass]] = [[] for _ in self._specs]
         trips: list[list[float | None]] = [[] for _ in self._specs]
@@ -131,7 +131,7 @@ class Rounds:
 
     def over_time(self, pace: Pace, repetitions: int) -> list[list[Row]]:
         """Make runs at a rate that changes; return the rows of each way, one instant after the other."""
-        rates = pace(self._race, statistics.median(one.rate for one in self.passes[0]))
+        rates = pace(self._race, statistics.median(pass_.rate for pass_ in self.passes[0]))
         rows: list[list[Row]] = [[] for _ in self._specs]
         for number in range(repetitions):
             for i, of_way in enumerate(rows):
@@ -150,11 +150,11 @@ class Rounds:
     ) -> Pass:
         spec = self._specs[i].model_copy(update={"sink": "digest"}) if is_first else self._specs[i]
         has_deliveries = self._has_requests or isinstance(rate, list)
-        one = self._race.one_pass(
+        result = self._race.one_pass(
             spec, times or self._runs[i], rate, self._requests[i], self._loop_seconds, has_deliveries, middle
         )
-        self.wrong[i] |= not one.is_right
-        return one
+        self.wrong[i] |= not result.is_right
+        return result
 
     def rows(self, ways: Sequence[RunSpec]) -> list[Row]:
         """Return the rows of the loop, of the hand-written loop by threads, and of ways at peak rate.
@@ -174,35 +174,35 @@ class Rounds:
             # The batch size has its own column.
             name = way.model_copy(update={"batch": DEFAULT_BATCH}).strategy
             result = "bound" if spec.is_bound else "different" if self.wrong[i] else "equal"
-            row = self._row(name, spec.threads, self._runs[i], [one.rate for one in passes], result)
+            row = self._row(name, spec.threads, self._runs[i], [pass_.rate for pass_ in passes], result)
             numbers = [name for name in ("partitions", "slice", "throughput_window") if name in type(spec).model_fields]
             axes = ("executor", *AXES, "stealing", "punctuation", "batch", *numbers)
             row |= {axis: value for axis in axes if (value := spec.option(axis)) is not None}
             if plan := spec.option("plan"):
                 row["plan"] = plan
-            samples = [sample for one in passes for sample in one.samples]
+            samples = [sample for pass_ in passes for sample in pass_.samples]
             row["rejected"] = samples[0].rejected / self._race.events if self._race.events else None
             row["breakdown"] = self._breakdown(samples)
             if parts := self._costs(samples) or self._by_role(samples):
                 row["costs"] = parts
             if crews := [sample.threads for sample in samples if sample.threads]:
-                row["worked"] = statistics.median_high(one.worked for one in crews)
+                row["worked"] = statistics.median_high(crew.worked for crew in crews)
                 if crews[-1].why:
                     row["why_idle"] = crews[-1].why
             if samples[0].balance:
-                row["calls"] = {name: one.calls for name, one in samples[0].balance.items()}
+                row["calls"] = {name: load.calls for name, load in samples[0].balance.items()}
             if samples[0].tasks:
                 row["operators"] = _operators(samples)
-            measured = {name: [getattr(one, name) for one in passes] for name in costs}
+            measured = {name: [getattr(pass_, name) for pass_ in passes] for name in costs}
             # Another engine's latencies begin elsewhere, or are those of whole runs.
-            latencies = [one.processing("p99") if spec.is_engine else None for one in passes]
+            latencies = [pass_.processing("p99") if spec.is_engine else None for pass_ in passes]
             measured |= {"p99_us": latencies, "round_trip_ns": self._trips[i]}
             row |= _columns(measured, row["rounds"])
             if self._has_requests:
                 row |= self._reconfigured(self.passes, i)
                 if spec.threads > (os.cpu_count() or 1):
                     for name in ("voluntary", "involuntary"):
-                        row[name] = statistics.median(getattr(one, name) for one in passes)
+                        row[name] = statistics.median(getattr(pass_, name) for pass_ in passes)
             rows.append(row)
         return rows
 
@@ -256,7 +256,7 @@ class Rounds:
         Only executor pinned has tasks.
         """
         runs_of = [
-            {key: [one.execute_ns + one.others_ns for one in of_key] for key, of_key in _grouped(sample).items()}
+            {key: [entry.execute_ns + entry.others_ns for entry in of_key] for key, of_key in _grouped(sample).items()}
             for sample in samples
         ]
         events, costs = max(1, self._race.events), {}
@@ -288,7 +288,7 @@ def reconfigured(passes: list[list[Pass]], i: int, equal: list[int], requests: S
         return {}
     where = next((passes[j] for j in (i, *equal) if requests[j] is not None), passes[i])
     samples, deliveries = _of_runs(passes[i])
-    events = [[one.event for one in sample.reconfigurations] for sample in _of_runs(where)[0]]
+    events = [[reconfiguration.event for reconfiguration in sample.reconfigurations] for sample in _of_runs(where)[0]]
     row = duration_columns(samples) if requests[i] is not None else {}
     return row | output_columns(zip(deliveries, events, strict=True))
 
@@ -307,8 +307,8 @@ def _grouped(sample: Sample) -> dict[tuple[str, str], list[TaskCost]]:
 
 
 def _of_runs(passes: list[Pass]) -> tuple[list[Sample], list]:
-    samples = [sample for one in passes for sample in one.samples]
-    return samples, [delivery for one in passes for delivery in one.deliveries]
+    samples = [sample for pass_ in passes for sample in pass_.samples]
+    return samples, [delivery for pass_ in passes for delivery in pass_.deliveries]
 
 
 def _columns(rounds: dict[str, list[float | None]], known: dict[str, list] | None = None) -> Row:

@@ -188,7 +188,7 @@ class Subject:
         """Make a pass of `times` runs. Checks the outputs of every run, and the final state of the last one."""
         if isinstance(spec, External):
             return self._external_pass(spec, times)
-        one = Pass()
+        result = Pass()
         order = spec.order
         assert order is not None  # every RunSpec has an order
         outputs, final = self._expected[order]
@@ -207,19 +207,19 @@ class Subject:
                     rate=rate,
                     exports_state=is_last,
                     meter=self._meter,
-                    beside=beside(one, asking),
+                    beside=beside(result, asking),
                     records_deliveries=deliveries,
                     trims_latencies=middle,
                 ),
             )
             digest = sample.digest.partition(":")[0] if spec.sink == "count" else sample.digest
-            one.is_right &= digest == outputs and (sample.in_order or order == "none")
+            result.is_right &= digest == outputs and (sample.in_order or order == "none")
             if is_last:
-                one.is_right &= states_digest(self.app, order, state) == final
-            one.samples.append(sample)
+                result.is_right &= states_digest(self.app, order, state) == final
+            result.samples.append(sample)
             if deliveries:
-                one.deliveries.append(columns(more["deliveries"] or ()))
-        return one
+                result.deliveries.append(columns(more["deliveries"] or ()))
+        return result
 
     def _external_pass(self, spec: External, times: int) -> Pass:
         """Call another engine once for `times` measured runs, after the one that warms it up. Check all outputs.

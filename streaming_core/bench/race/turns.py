@@ -110,21 +110,21 @@ def _over_runs(latencies: list[Latency | None], figure: str) -> float | None:
 
 
 @contextmanager
-def watching(one: Pass) -> Iterator[None]:
+def watching(pass_: Pass) -> Iterator[None]:
     """Add the context switches of the process inside the block to a pass."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     yield
     after = resource.getrusage(resource.RUSAGE_SELF)
-    one.voluntary += after.ru_nvcsw - before.ru_nvcsw
-    one.involuntary += after.ru_nivcsw - before.ru_nivcsw
+    pass_.voluntary += after.ru_nvcsw - before.ru_nvcsw
+    pass_.involuntary += after.ru_nivcsw - before.ru_nivcsw
 
 
-def beside(one: Pass, asking: Asking | None) -> Beside:
+def beside(pass_: Pass, asking: Asking | None) -> Beside:
     """Return the context of a run: it counts context switches, and makes requests for reconfigurations."""
 
     @contextmanager
     def context(runtime: Any) -> Iterator[None]:
-        with watching(one), asking.beside(runtime) if asking is not None else nullcontext():
+        with watching(pass_), asking.beside(runtime) if asking is not None else nullcontext():
             yield
 
     return context

@@ -104,7 +104,8 @@ def main(
     one_pass = applications[task.app](task)
     samples = [_measured(task, one_pass, "verified")]
     while (measured := samples[1:]) is not None and (
-        len(measured) < task.repetitions or sum(one["seconds"] for one in measured) < task.repetitions * task.seconds
+        len(measured) < task.repetitions
+        or sum(pass_["seconds"] for pass_ in measured) < task.repetitions * task.seconds
     ):
         samples.append(_measured(task, one_pass, "peak"))
     write_report(task, samples, versions)

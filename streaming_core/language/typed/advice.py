@@ -184,7 +184,9 @@ def of_methods(kind: Any, methods: dict[type, dict[str, tuple[str, str]]]) -> st
     if str(kind) in _METHODS:
         return f"; {_METHODS[str(kind)]}"
     known = methods.get(type(getattr(kind, "type", None)), {})
-    calls = [f"{name}({', '.join(_PARAMETERS[one] for one in takes)})" for name, (takes, _) in known.items()]
+    calls = [
+        f"{name}({', '.join(_PARAMETERS[parameter] for parameter in takes)})" for name, (takes, _) in known.items()
+    ]
     return f"; it has {', '.join(calls)}" if calls else ""
 
 

@@ -124,7 +124,7 @@ def _copied(value: Node) -> list[tuple[str, Scalar]]:
         case "present":
             return _copied(value.args[0])
         case "ifexp":
-            return [field for one in value.args[1:] for field in _copied(one)]
+            return [field for arg in value.args[1:] for field in _copied(arg)]
     return []
 
 
@@ -180,13 +180,13 @@ class Expressions(Scope):
 
     def choice(self, node: ast.IfExp) -> Node:
         """Type `x if condition else y`; if a parameter decides the condition, only one side remains."""
-        condition, one, other = self.condition(node.test), self.expression(node.body), self.expression(node.orelse)
-        if NONE in (one.kind, other.kind):
+        condition, then, otherwise = self.condition(node.test), self.expression(node.body), self.expression(node.orelse)
+        if NONE in (then.kind, otherwise.kind):
             raise self.fail(node, "cannot choose between calls that return nothing; write if and else")
-        joined = self.joined(node, one.kind, other.kind)
+        joined = self.joined(node, then.kind, otherwise.kind)
         if condition.op == "const":
-            return self.cast(one if condition.data else other, joined)
-        return Node("ifexp", joined, [condition, self.cast(one, joined), self.cast(other, joined)])
+            return self.cast(then if condition.data else otherwise, joined)
+        return Node("ifexp", joined, [condition, self.cast(then, joined), self.cast(otherwise, joined)])
 
     def literal(self, node: ast.AST, value: Any) -> Node:
         """Type a constant: a boolean, an integer of 64 bits, a float, or a text, which is UTF-8."""
@@ -491,7 +491,7 @@ class Expressions(Scope):
             raise self.fail(node, f'{name}() takes a text such as "1h30m"')
         if function is decimal:
             reason = f'{name}() takes a text and a scale, such as decimal("0.908", 3)'
-            constants: list[Any] = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            constants: list[Any] = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
             try:
                 decimal(*constants)
             except BadInput as error:

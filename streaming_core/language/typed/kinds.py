@@ -119,8 +119,8 @@ def loaded(scalar: Scalar | Text) -> Kind:
     return FLOAT if scalar.is_float else BOOL if scalar.name == "boolean" else INT
 
 
-def join(one: Any, other: Any) -> Any:
+def join(left: Any, right: Any) -> Any:
     """The type that both types fit in (boolean < integer < float); None if there is none."""
-    if one in NUMBERS and other in NUMBERS:
-        return max(one, other, key=NUMBERS.index)
-    return one if one == other else None
+    if left in NUMBERS and right in NUMBERS:
+        return max(left, right, key=NUMBERS.index)
+    return left if left == right else None

@@ -176,10 +176,10 @@ class Reader(Expressions):
         """Type `if`; a branch that a parameter rules out is unreachable."""
         condition, before = self.condition(node.test), self.assigned
         known = condition.data if condition.op == "const" else None
-        one, after = self.branch(node.body, None if known is False else before)
+        then, after = self.branch(node.body, None if known is False else before)
         other, instead = self.branch(node.orelse, None if known is True else before)
         self.assigned = _on_all_paths([after, instead])
-        return Node("if", NONE, [condition, one, other])
+        return Node("if", NONE, [condition, then, other])
 
     def while_loop(self, node: ast.While) -> Node:
         """Type a `while` loop."""
@@ -226,7 +226,7 @@ class Reader(Expressions):
         if not isinstance(queue.kind, BoxKind) or not isinstance(queue.kind.type, Queue):
             raise self.fail(node, f"a loop goes over range(...), a queue or text.split(...), not over {queue.kind}")
         written = ast.unparse(node.iter)
-        for inner in (one for statement in node.body for one in ast.walk(statement)):
+        for inner in (part for statement in node.body for part in ast.walk(statement)):
             match inner:
                 case ast.Name(id=known, ctx=ast.Store()) if known in (name, written):
                     raise self.fail(inner, f"cannot assign to {known} in a loop over {written}; use another variable")
@@ -355,9 +355,9 @@ class Reader(Expressions):
             reason = f"{row.kind.resolved.name} has no field {missing[0]}"
             raise self.fail(call, f"emit({ast.unparse(call.args[0])}): {reason}; add {missing[0]}=...")
         for name in [name for name in fields if name not in changed]:
-            one, other = row.kind.slots[name].type, output.event[0][name].type
-            if isinstance(one, Scalar) and isinstance(other, Scalar) and one.scale != other.scale:
-                records = f"{one.declared} in {row.kind.resolved.name} and {other.declared} in {output.name}"
+            left, right = row.kind.slots[name].type, output.event[0][name].type
+            if isinstance(left, Scalar) and isinstance(right, Scalar) and left.scale != right.scale:
+                records = f"{left.declared} in {row.kind.resolved.name} and {right.declared} in {output.name}"
                 raise self.fail(call, f"emit({ast.unparse(call.args[0])}): {name} is {records}; add {name}=...")
         return whole_row(call, fields)
 
@@ -475,7 +475,7 @@ class Reader(Expressions):
 
 def with_validities(names: list[str], values: Container[str]) -> list[str]:
     """The names of fields, and behind each one that may be null the name of its validity."""
-    both = [one for name in names for one in (name, VALID + name)]
+    both = [column for name in names for column in (name, VALID + name)]
     return [name for name in both if name in values]
 
 

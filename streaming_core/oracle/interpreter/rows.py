@@ -48,8 +48,8 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
             case Text():
                 values.append("b''")
             case Array(item):
-                one = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
-                values.append(f"[{one}] * {slot.count}")
+                zero = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
+                values.append(f"[{zero}] * {slot.count}")
             case _:
                 makers[f"_new_{name}"] = lambda slot=slot: containers.empty(
                     slot.type, slot.count, f"{resolved.name}.{slot.name}"

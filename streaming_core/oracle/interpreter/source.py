@@ -99,7 +99,7 @@ class Source(Printer):
 
     def s_split(self, node: Node) -> None:
         """Add a loop over the parts of a text."""
-        text, *separator = (self.expression(one) for one in node.args[0])
+        text, *separator = (self.expression(part) for part in node.args[0])
         parts = self.decided(node, f"{text}.split({', '.join(separator)})")
         self.add(f"for {node.data} in {parts}:", node.line)
         self.block(node.args[1])
@@ -296,8 +296,8 @@ class Source(Printer):
 
     def e_concat(self, node: Node) -> str:
         """Return the concatenation of two texts."""
-        one, other = self.operands(node)
-        return f"({one} + {other})"
+        left, right = self.operands(node)
+        return f"({left} + {right})"
 
     def e_decimal(self, node: Node) -> str:
         """Return the decimal digits of an integer."""

@@ -60,7 +60,7 @@ class Step:
         """Return file, first line and code name of the operator's functions, in order of lines."""
         functions = (self.shared.program.operator(self.operator, role) for role in self.operator.functions)
         names = self.printer.names
-        return sorted({(one.file, one.line, names[one]) for one in functions if one in names})
+        return sorted({(function.file, function.line, names[function]) for function in functions if function in names})
 
     def taker(self, position: int) -> Callable[[Any], None]:
         """Return the function that takes the rows of one of the operator's inputs."""

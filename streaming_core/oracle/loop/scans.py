@@ -86,8 +86,8 @@ def _is_apart(statements: list[Node], names: set[str], fields: set[str]) -> bool
         if statement.op == "setfield" and statement.data.name in fields:
             return False
         if statement.op == "if":
-            condition, one, other = statement.args
-            if not _is_quiet(condition) or not _is_apart([*one, *other], names, fields):
+            condition, then, otherwise = statement.args
+            if not _is_quiet(condition) or not _is_apart([*then, *otherwise], names, fields):
                 return False
         elif not all(_is_quiet(part) for part in statement.args):
             return False

@@ -22,13 +22,13 @@ from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, re
 
 
 @compiled
-def _is_before(one, other):
+def _is_before(left, right):
     """Whether an entry comes before another one."""
-    if get(one + E_NUMBER) != get(other + E_NUMBER):
-        return get(one + E_NUMBER) < get(other + E_NUMBER)
-    if get(one + E_GROUP) != get(other + E_GROUP):
-        return get(one + E_GROUP) < get(other + E_GROUP)
-    return get(one + E_PREVIOUS) < get(other + E_PREVIOUS)
+    if get(left + E_NUMBER) != get(right + E_NUMBER):
+        return get(left + E_NUMBER) < get(right + E_NUMBER)
+    if get(left + E_GROUP) != get(right + E_GROUP):
+        return get(left + E_GROUP) < get(right + E_GROUP)
+    return get(left + E_PREVIOUS) < get(right + E_PREVIOUS)
 
 
 @compiled

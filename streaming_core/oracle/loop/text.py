@@ -87,9 +87,9 @@ def same_bytes(a, b, length):
 
 
 @compiled
-def text_equal(one, other):
+def text_equal(left, right):
     """Whether two texts are equal."""
-    return one[1] == other[1] and same_bytes(one[0], other[0], one[1])
+    return left[1] == right[1] and same_bytes(left[0], right[0], left[1])
 
 
 @compiled
@@ -104,13 +104,13 @@ def text_search(text, part, start):
 
 
 @compiled
-def text_compare(one, other):
+def text_compare(left, right):
     """Negative, zero or positive, as one text is less than another, equal or greater."""
-    for at in range(min(one[1], other[1])):
-        a, b = get_u8(one[0] + at), get_u8(other[0] + at)
+    for at in range(min(left[1], right[1])):
+        a, b = get_u8(left[0] + at), get_u8(right[0] + at)
         if a != b:
             return a - b
-    return one[1] - other[1]
+    return left[1] - right[1]
 
 
 @compiled
@@ -188,14 +188,14 @@ def room(ctx, size):
 
 
 @compiled
-def text_concat(ctx, one, other):
+def text_concat(ctx, left, right):
     """`one + other`. What was built last grows in place, so that a loop that appends takes linear time."""
-    at = one[0]
-    if at < get(ctx + SCRATCH) or at + one[1] != get(ctx + SCRATCH_AT):
-        at = room(ctx, one[1])
-        copy_bytes(at, one[0], one[1])
-    copy_bytes(room(ctx, other[1]), other[0], other[1])
-    return (at, one[1] + other[1])
+    at = left[0]
+    if at < get(ctx + SCRATCH) or at + left[1] != get(ctx + SCRATCH_AT):
+        at = room(ctx, left[1])
+        copy_bytes(at, left[0], left[1])
+    copy_bytes(room(ctx, right[1]), right[0], right[1])
+    return (at, left[1] + right[1])
 
 
 @compiled

@@ -23,7 +23,7 @@ def declarations(bound: BoundApp) -> Declarations:
             window = operator.window
             several = len(window.states) > 1
             states[operator.name] = _fields(window.key) + [
-                one for number, state in enumerate(window.states) for one in _fields(state, f"{number}." * several)
+                field for number, state in enumerate(window.states) for field in _fields(state, f"{number}." * several)
             ]
         elif operator.state is not None:
             keys = [[name, _type(operator.input.fields[name])] for name in operator.key]
@@ -36,7 +36,7 @@ def difference(before: Mapping[str, list[list[str]]], now: Mapping[str, list[lis
     for state in [*before, *now]:
         if state not in now or state not in before:
             return f"state {state} was {'removed' if state in before else 'added'}"
-        old, new = [{one[0]: one[1] for one in of[state]} for of in (before, now)]
+        old, new = [{row[0]: row[1] for row in of[state]} for of in (before, now)]
         for name in [*old, *new]:
             if name not in new or name not in old:
                 return f"state {state}: field {name} was {'removed' if name in old else 'added'}"
@@ -59,7 +59,7 @@ def _type(kind: Any) -> str:
         case Text():
             return "text"
         case Record():
-            return f"({', '.join(f'{name}: {_type(one)}' for name, one in kind.fields.items())})"
+            return f"({', '.join(f'{name}: {_type(field)}' for name, field in kind.fields.items())})"
     if is_dataclass(kind):
-        return f"{type(kind).__name__}[{', '.join(_type(getattr(kind, one.name)) for one in fields(kind))}]"
+        return f"{type(kind).__name__}[{', '.join(_type(getattr(kind, field.name)) for field in fields(kind))}]"
     return str(kind)

@@ -235,12 +235,14 @@ class Checkpoints:
             self._has_failed = True
             return
         self._synced = outputs
-        self._newest = [*(one for one in self._newest if one.events < checkpoint.events), checkpoint][-KEPT:]
+        self._newest = [*(earlier for earlier in self._newest if earlier.events < checkpoint.events), checkpoint][
+            -KEPT:
+        ]
         self._drop()
 
     def _drop(self) -> None:
         """Remove the files that no checkpoint needs."""
-        needed = {name for one in self._newest for name in one.files}
+        needed = {name for checkpoint in self._newest for name in checkpoint.files}
         for path in file.paths(self.folder):
             if path.name not in needed:
                 path.unlink()

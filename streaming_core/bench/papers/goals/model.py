@@ -35,11 +35,11 @@ class Model:
     trip: float = 0.0
 
     @classmethod
-    def of(cls, one: Row, two: Row) -> Model:
+    def of(cls, single: Row, two: Row) -> Model:
         """Return the model of a way from its rows on one and two threads."""
         costs = two.get("costs", {})
         busy = _busy(two["breakdown"])
-        exchange = max(0.0, busy - _busy(one["breakdown"]) - costs.get("dealing", 0.0))
+        exchange = max(0.0, busy - _busy(single["breakdown"]) - costs.get("dealing", 0.0))
         serial = costs.get("delivery", costs.get("alone", 0.0))
         return cls(busy - exchange, exchange, two["breakdown"]["sync"] / 2, serial, two.get("round_trip_ns") or 0.0)
 

@@ -82,8 +82,8 @@ def _compare(rows: list[Row]) -> None:
         ratios = []
         for threads, row in by_threads.items():
             row.setdefault("worked", threads)
-            if one := by_threads.get(1):
-                row |= _ratio("to_one_thread", row, one)
+            if single := by_threads.get(1):
+                row |= _ratio("to_one_thread", row, single)
             if fewer := best(other for count, other in by_threads.items() if count < threads):
                 ratios.append(_ratio("kept", row, fewer))
         if ratios:
@@ -100,16 +100,16 @@ def _expect(rows: list[Row]) -> Iterator[str]:
     for loop, by_threads in [*_by_way(rows)]:
         last = by_threads[max(by_threads)]
         yield f"{last['app']}: {last['way']} on {threads_of(last)} spends, in nanoseconds per event: {_steps(last)}"
-        one, two = by_threads.get(1), by_threads.get(2)
-        if one is None or two is None or two["worked"] < 2:
+        single, two = by_threads.get(1), by_threads.get(2)
+        if single is None or two is None or two["worked"] < 2:
             continue
-        model = Model.of(one, two)
+        model = Model.of(single, two)
         texts = []
         for threads in sorted({*by_threads, *EXPECTED} - {1}):
             row = by_threads.get(threads) or _unmeasured(last, threads)
             if threads not in by_threads:
                 rows.append(row)
-            expected = max(1e9 / model.nanoseconds(threads, row.get("round_trip_ns")), one["events_per_s"])
+            expected = max(1e9 / model.nanoseconds(threads, row.get("round_trip_ns")), single["events_per_s"])
             row["model"] = expected / loop["events_per_s"]
             text = f"{three_digits(row['model'])} on {threads}"
             if threads > 2 and row["events_per_s"]:

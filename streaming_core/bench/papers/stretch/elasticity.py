@@ -62,8 +62,8 @@ def _provisioning(counts: list[int]) -> Sweep:
 
         return Heat("scalejoin", switching.JOIN, ways, pace=pace)
 
-    ups = [way(threads, one, schedule=first, controller=THRESHOLD) for one in SHARED]
-    downs = [way(threads, one, controller=THRESHOLD) for one in SHARED]
+    ups = [way(threads, parallelism, schedule=first, controller=THRESHOLD) for parallelism in SHARED]
+    downs = [way(threads, parallelism, controller=THRESHOLD) for parallelism in SHARED]
     return [heat(UP, [way(1, PUBLISHED), *ups]), heat(DOWN, [way(threads, PUBLISHED), *downs])], [
         f"The load is a share of the peak rate without controller: of one replica before it rises, of {threads} before "
         "it falls. The window is full after the first twentieth of a pass.",
@@ -77,7 +77,7 @@ def _provisioned(rows: list[Row]) -> None:
         row["change"] = f"{STEADY * 100:g} % to {(UP if row['heat'] in rising else DOWN)[-1][1] * 100:g} %"
         row["name"] = _name(row)
         if "phases" in row:
-            times = [one["us"] for one in row["changes"] if one["by"] == THRESHOLD and one["us"]]
+            times = [change["us"] for change in row["changes"] if change["by"] == THRESHOLD and change["us"]]
             row["change_us"] = max(times, default=None)
 
 
@@ -110,7 +110,7 @@ def _own(race: Subject, peak: float) -> Rates:
 def _elastic(app: str, params: dict[str, Any], counts: list[int]) -> Sweep:
     threads = max(2, *counts)
     fields = {"app": app, "params": params, "threads": threads, "controller": THRESHOLD}
-    ways = [Pinned.model_validate(fields | {"parallelism": one}) for one in reversed(SHARED)]
+    ways = [Pinned.model_validate(fields | {"parallelism": parallelism}) for parallelism in reversed(SHARED)]
     return [Heat(app, params, ways, pace=_own)], [
         "Events arrive by their own times, and windows are in event time. They pass at a constant speed, at which the "
         f"second with most work needs {SHARE * 100:g} % of what all replicas can do. Work is comparisons and calls.",

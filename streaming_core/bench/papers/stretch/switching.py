@@ -58,8 +58,8 @@ def _heat(
     specs: list[RunSpec] = []
     requests: list[Requests] = []
     for batch in batches:
-        for one, times in shared.items():
-            specs.append(Pinned.model_validate(fields | {"parallelism": one, "batch": batch}))
+        for parallelism, times in shared.items():
+            specs.append(Pinned.model_validate(fields | {"parallelism": parallelism, "batch": batch}))
             requests.append(Requests(operator, replicas, times))
     return Heat(app, params, specs, requests=tuple(requests))
 
@@ -73,7 +73,7 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
     window: dict[str, Any] = {"skew": 0.0, "hashtag_ratio": 0.0, "advance": ONE_WINDOW, "size": ONE_WINDOW}
     shared = dict.fromkeys((OURS, PUBLISHED), SWITCHES) | {SHARE_NOTHING: COPIED_SWITCHES}
     params = [{"vocabulary": words, **window} for words in WORDS]
-    return [_heat("wordcount", "count", one, max(counts), shared, BATCHES[1:]) for one in params], [
+    return [_heat("wordcount", "count", values, max(counts), shared, BATCHES[1:]) for values in params], [
         *NOTES,
         "With SN, all replicas stop while it copies states. So there are few switches.",
         "All tweets fall into one window, so its states grow from nothing to a state for each word.",

@@ -21,10 +21,10 @@ def ways(
     """Return each parallelism with each batch, on each number of threads. The first one is the default way."""
     fields = {"app": app, "params": params}
     return [
-        Pinned.model_validate(fields | {"threads": count, "parallelism": one, "batch": batch})
+        Pinned.model_validate(fields | {"threads": count, "parallelism": parallelism, "batch": batch})
         for count in counts
         for batch in reversed(BATCHES)
-        for one in parallelisms
+        for parallelism in parallelisms
     ]
 
 
@@ -32,5 +32,5 @@ def claim(
     says: str, source: str, having: dict[str, Any] | None = None, over: dict[str, Any] | None = None, **more: Any
 ) -> Claim:
     """Return a claim on VSN as published and on ours, at the same batch and threads."""
-    published, ours = ({"parallelism": one} | (having or {}) for one in (PUBLISHED, OURS))
+    published, ours = ({"parallelism": parallelism} | (having or {}) for parallelism in (PUBLISHED, OURS))
     return Claim(says, source, published, ours, over or {}, **more)

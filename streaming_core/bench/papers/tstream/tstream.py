@@ -70,7 +70,7 @@ def _schemes(counts: list[int]) -> Sweep:
         pools = [pool for pool in POOLS if pool[0] != "shared_per_socket"]
     heats = []
     for app in APPS:
-        ways = [one for count in several(counts) for one in compared(app, count, BOUND)]
+        ways = [spec for count in several(counts) for spec in compared(app, count, BOUND)]
         ways.append(way(app, PUBLISHED, threads, SHORT))
         ways += [way(app, PUBLISHED, threads, pool=pool, stealing=stealing) for pool, stealing in pools]
         heats.append(Heat(app, PAPER[app], ways))
