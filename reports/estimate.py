@@ -67,7 +67,7 @@ def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
 
 def machines(home: Home, hosts: Sequence[str]) -> list[str]:
     """The machines behind connections, as the newest run that looked at them names them; unknown ones are left out."""
-    known = {LOCAL: gethostname()} | {name: one.machine for name, one in latest(home, hosts).items()}
+    known = {LOCAL: gethostname()} | {name: preflight.machine for name, preflight in latest(home, hosts).items()}
     return [known[host] for host in hosts if host in known]
 
 

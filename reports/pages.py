@@ -317,7 +317,7 @@ class Pages:
         pictures, cards = self.speed.draw_engines(compared) if compared else ({}, [])
         shown, why = (run, "") if run else self.speed.default()
         drawing = self.speed.draw(shown) if shown else performance.Drawing({}, [])
-        figures = [one for section in drawing.sections for one in section.figures]
+        figures = [figure for section in drawing.sections for figure in section.figures]
         if shown:
             headline = performance.headline(figures)
         elif self.history.run_ids():
@@ -334,11 +334,11 @@ class Pages:
 
     def _measured(self, run: Run, why: str, is_own: bool) -> dict[str, Any]:
         """The facts about the run of a performance page; `is_own` if it is the page of that run alone."""
-        figures = [one for section in self.speed.draw(run).sections for one in section.figures]
+        figures = [figure for section in self.speed.draw(run).sections for figure in section.figures]
         hosts: dict[str, list[str]] = {}
-        for one in self.speed.runs:
-            for host in one.hosts:
-                hosts.setdefault(host, []).append(one.run_id)
+        for measured_run in self.speed.runs:
+            for host in measured_run.hosts:
+                hosts.setdefault(host, []).append(measured_run.run_id)
         return {
             "why": why,
             "missing": None if is_own else self._missing(run),
@@ -346,18 +346,19 @@ class Pages:
             "runs": self.speed.runs,
             "hosts": hosts,
             "links": {
-                one.run_id: one.page(self.reports, is_own and one.run_id == run.run_id) for one in self.speed.runs
+                measured_run.run_id: measured_run.page(self.reports, is_own and measured_run.run_id == run.run_id)
+                for measured_run in self.speed.runs
             },
-            "gated": any(one.gate for one in figures),
-            "energy": any(one.energy_nj is not None for one in figures),
+            "gated": any(figure.gate for figure in figures),
+            "energy": any(figure.energy_nj is not None for figure in figures),
         }
 
     def _missing(self, run: Run) -> str | None:
         """A newer nightly, or without nightlies a newer comparable run, that the marts lack."""
         run_ids = self.history.run_ids()[-MOST_RUNS:]
-        newer = self.history.comparable(one for one in reversed(run_ids) if one > run.run_id)
+        newer = self.history.comparable(past_id for past_id in reversed(run_ids) if past_id > run.run_id)
         nightly = is_nightly(run.plan)
-        return next((run_id for run_id, one in newer.items() if one.is_nightly or not nightly), None)
+        return next((run_id for run_id, past_run in newer.items() if past_run.is_nightly or not nightly), None)
 
     def render(self, template: str | Path, place: Place, *views: object, **values: object) -> str:
         """Fill in a template, a name in `templates` or a file elsewhere.

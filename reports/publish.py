@@ -112,9 +112,9 @@ def finds(home: Home, pages: Pages | None = None, of_cells: Iterable[Find] = ())
         The finds in the list, the oldest first.
     """
     pages = pages or Pages(History(home))
-    there = [one for folder in sorted(home.all_finds.glob("*")) for one in find.finds(folder)]
-    there.sort(key=lambda one: one.time)
-    _write(home, ((find_name(one.app, one.digest), pages.find(one)) for one in (*there, *of_cells)))
+    there = [case for folder in sorted(home.all_finds.glob("*")) for case in find.finds(folder)]
+    there.sort(key=lambda case: case.time)
+    _write(home, ((find_name(case.app, case.digest), pages.find(case)) for case in (*there, *of_cells)))
     _write(home, [(FINDS, pages.finds(there)), (STYLE, (HERE / STYLE).read_text())])
     return there
 

@@ -135,7 +135,7 @@ def entries(home: Home, here: str) -> list[MenuItem]:
     def exists(entry: Entry) -> bool:
         return not entry.missing or entry.name == here or (home.reports / entry.href).exists()
 
-    return [MenuItem(one.name, one.href if exists(one) else None, one.missing) for one in MENU]
+    return [MenuItem(item.name, item.href if exists(item) else None, item.missing) for item in MENU]
 
 
 def write(path: Path, text: str) -> None:

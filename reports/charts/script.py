@@ -55,4 +55,4 @@ def sources(reports: Path) -> str:
     Pages of earlier versions load the scripts of these versions.
     """
     names = sorted(path.name for path in reports.glob("*.js") if NAME.fullmatch(path.name))
-    return " ".join(f"'{integrity(one)}'" for one in names)
+    return " ".join(f"'{integrity(script)}'" for script in names)

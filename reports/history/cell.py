@@ -28,8 +28,8 @@ class Outcome(NamedTuple):
     def of(self, count: int) -> str:
         """`1 differs`, `2 differ`, `3 were not compared`: the word of so many cells."""
         word = self.word
-        for one, several in (("was ", "were "), ("differs", "differ"), ("breaks ", "break ")) if count != 1 else ():
-            word = word.replace(one, several)
+        for singular, plural in (("was ", "were "), ("differs", "differ"), ("breaks ", "break ")) if count != 1 else ():
+            word = word.replace(singular, plural)
         return f"{count} {word}"
 
 

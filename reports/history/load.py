@@ -128,8 +128,8 @@ class History:
         if any(cell.red for cell in run.cells):
             run.red_since, run.green_builds = self._first_red(run)
         if run.finds:
-            ids = [one for one in self.run_ids()[-MOST_RUNS:] if one <= run_id]
-            since = {row["cell"]: one for one in reversed(ids) for row in self.rows("finds", one)}
+            ids = [past_id for past_id in self.run_ids()[-MOST_RUNS:] if past_id <= run_id]
+            since = {row["cell"]: past_id for past_id in reversed(ids) for row in self.rows("finds", past_id)}
             run.red_since |= {find.name: since.get(find.name, run_id) for find in run.finds}
         return run
 
@@ -173,8 +173,8 @@ class History:
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)
         run.finds = [Cell.of_find(row) for row in self.rows("finds", run_id)]
-        for one in run.finds:
-            one.acknowledged = self.acknowledgements.get((run_id, one.name))
+        for find in run.finds:
+            find.acknowledged = self.acknowledgements.get((run_id, find.name))
         run.searched = Searched(self.rows("searches", run_id))
         if error := (tasks.get(Stage.FIND) or {}).get("error"):
             run.searched.note = f"the task {Stage.FIND} failed: {error}"

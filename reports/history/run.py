@@ -113,7 +113,7 @@ class Results(ABC):
 
     def build_of(self, cell: Cell) -> str | None:
         """The build since which a cell is red. That of a cell without a report is the one of its run."""
-        ran = [one.facts.get("build") for one in (cell, *self.cells) if one.run_id == cell.run_id]
+        ran = [other.facts.get("build") for other in (cell, *self.cells) if other.run_id == cell.run_id]
         return next(filter(None, [self.green_builds.get(cell.name), *ran]), None)
 
     @property
@@ -177,7 +177,7 @@ class Results(ABC):
     @property
     def against(self) -> str:
         """`v1.2 (abc123456)`: the commit that the gate measured too; empty if it measured no cell."""
-        return next((revision(one.baseline_ref, one.baseline) for _, one in self.gates), "")
+        return next((revision(verdict.baseline_ref, verdict.baseline) for _, verdict in self.gates), "")
 
     @property
     def gated(self) -> list[Cell]:
@@ -291,7 +291,7 @@ class Run(Results):
         """The warnings about the inputs of some of its cells."""
         workloads = dict.fromkeys(cell.workload for cell in cells)
         known = [self.provenance[address] for address in workloads if address in self.provenance]
-        return [f"the import {one.app}/{one.name} set aside {one.excess}" for one in known if one.excess]
+        return [f"the import {source.app}/{source.name} set aside {source.excess}" for source in known if source.excess]
 
     @property
     def faulty_cells(self) -> list[Cell]:

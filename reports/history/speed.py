@@ -142,7 +142,7 @@ def sentence(speeds: Iterable[tuple[str, str, Speed | None]]) -> str:
     for verdict in ("slower", "faster"):
         # The newest change comes first.
         chosen = [(label, build, speed) for label, build, speed in known if speed and speed.verdict == verdict]
-        changed = sorted(chosen, key=lambda one: one[2].detected_in or "")
+        changed = sorted(chosen, key=lambda entry: entry[2].detected_in or "")
         for label, build, speed in changed[: -4 if len(changed) > 3 else None : -1]:
             clauses.append(f"{label} is {speed.text} since build {build}, {speed.since}")
         if len(changed) > 3:

@@ -126,19 +126,21 @@ def _results(history: History, comparable: dict[str, Comparable]) -> list[tuple[
         history: the history of the runs.
         comparable: the comparable runs, newest first.
     """
-    nightly = next((one for one in comparable.values() if one.is_nightly), Comparable(True, {}, {}))
+    nightly = next((past_run for past_run in comparable.values() if past_run.is_nightly), Comparable(True, {}, {}))
     of_nightly = {nightly.keys[name] for name in nightly.inputs}
-    apps = dict.fromkeys(planned.app for one in (nightly, *comparable.values()) for planned in one.inputs.values())
+    apps = dict.fromkeys(
+        planned.app for past_run in (nightly, *comparable.values()) for planned in past_run.inputs.values()
+    )
     known = {*registry.names(), *(planned.app for planned in nightly.inputs.values())}
     newest: dict[str, dict[tuple[str, Input], str]] = {nightly.keys[name]: {} for name in nightly.inputs}
-    for run_id, one in comparable.items():
-        for name, planned in one.inputs.items():
-            if one.keys[name] not in of_nightly or nightly.inputs.get(name) == planned:
-                newest.setdefault(one.keys[name], {}).setdefault((name, planned), run_id)
+    for run_id, past_run in comparable.items():
+        for name, planned in past_run.inputs.items():
+            if past_run.keys[name] not in of_nightly or nightly.inputs.get(name) == planned:
+                newest.setdefault(past_run.keys[name], {}).setdefault((name, planned), run_id)
     results = []
     for judged in newest.values():
         ways = [(run_id, name, planned.app) for (name, planned), run_id in judged.items() if planned.app in known]
-        red = [one for one in ways if len(ways) > 1 and history.is_red(one[0], one[1])]
+        red = [way for way in ways if len(ways) > 1 and history.is_red(way[0], way[1])]
         results += [*red, *ways][:1]
     results.sort(key=lambda result: list(apps).index(result[2]))
     return [(run_id, name) for run_id, name, _ in results]

@@ -72,7 +72,7 @@ def short_json(value: object) -> str:
 def words(value: object) -> str:
     """A JSON value in words, without the parts that say nothing: `nodes 0, 1; tables on all nodes in turn`."""
     if isinstance(value, dict):
-        named = ((name.replace("_", " "), words(one)) for name, one in value.items())
+        named = ((name.replace("_", " "), words(item)) for name, item in value.items())
         return "; ".join(f"{name} {text}" for name, text in named if text)
     if isinstance(value, list):
         return ", ".join(map(words, value))

@@ -22,40 +22,40 @@ LOOKED = 15  # earlier runs, searched for one that shares a cell
 class Pair(NamedTuple):
     """A cell in both runs; None for a run that did not plan it."""
 
-    one: Cell | None
+    cell: Cell | None
     other: Cell | None
 
     @property
     def label(self) -> str:
         """The label of the cell."""
-        return (self.one or self.other).label  # type: ignore[union-attr]  # one of them is there
+        return (self.cell or self.other).label  # type: ignore[union-attr]  # one of them is there
 
     @property
     def changed(self) -> bool:
         """Whether both have it, with different verdicts."""
-        return self.one is not None and self.other is not None and self.one.verdict != self.other.verdict
+        return self.cell is not None and self.other is not None and self.cell.verdict != self.other.verdict
 
     @property
     def faster(self) -> float | None:
-        """The one's ratio to the compiled loop over the other's.
+        """The ratio of the cell to the compiled loop over that of the other.
 
         None if a speed is not judged, or if workload, host or yardstick differ.
         """
-        if self.one is None or self.other is None:
+        if self.cell is None or self.other is None:
             return None
-        ratios = [self.one.ratio, self.other.ratio]
+        ratios = [self.cell.ratio, self.other.ratio]
         same = ("workload_address", "host", "yardstick")
-        if None in ratios or any(self.one.facts.get(name) != self.other.facts.get(name) for name in same):
+        if None in ratios or any(self.cell.facts.get(name) != self.other.facts.get(name) for name in same):
             return None
         return ratios[0] / ratios[1]  # type: ignore[operator]  # neither is None
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The least and the greatest ratio of any pass of the one to any pass of the other; None without `faster`."""
-        if self.faster is None or not (self.one and self.one.ratios and self.other and self.other.ratios):
+        """The least and the greatest ratio of any pass of the cell to any pass of the other; None without `faster`."""
+        if self.faster is None or not (self.cell and self.cell.ratios and self.other and self.other.ratios):
             return None
-        ones, others = self.one.ratios, self.other.ratios
-        return ones[0] / others[-1], ones[-1] / others[0]
+        ratios, others = self.cell.ratios, self.other.ratios
+        return ratios[0] / others[-1], ratios[-1] / others[0]
 
     @property
     def is_apart(self) -> bool:
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
     @property
     def rank(self) -> tuple[int, float]:
         """Sorts pairs: changed verdicts, then speeds by the size of the difference, then cells of only one run."""
-        if self.one is None or self.other is None:
+        if self.cell is None or self.other is None:
             return 3, 0.0
         if self.changed:
             return 0, 0.0
@@ -76,7 +76,7 @@ class Condition(NamedTuple):
     """A condition that differs between two runs: its name, and its values in both."""
 
     name: str
-    one: str
+    value: str
     other: str
 
 
@@ -95,9 +95,9 @@ HOST = {
 }
 
 
-def conditions(one: Run, other: Run) -> list[Condition]:
+def conditions(run: Run, other: Run) -> list[Condition]:
     """The conditions that differ: host, processor, versions, build, inputs and request. A dash stands for unknown."""
-    ours, theirs = dict(_conditions(one)), dict(_conditions(other))
+    ours, theirs = dict(_conditions(run)), dict(_conditions(other))
     pairs = [Condition(name, ours.get(name, ""), theirs.get(name, "")) for name in ours | theirs]
     return [Condition(name, a or NOTHING, b or NOTHING) for name, a, b in pairs if a != b]
 
@@ -127,7 +127,7 @@ def _conditions(run: Run) -> Iterator[tuple[str, str]]:
 
 def _of_hosts(preflights: list[Preflight], field: str) -> str:
     """A fact of the hosts; if there are several, each with the name of its host."""
-    values = [(one.host, getattr(one, field)) for one in preflights]
+    values = [(preflight.host, getattr(preflight, field)) for preflight in preflights]
     texts = [(host, ("off", "on")[value] if isinstance(value, bool) else words(value)) for host, value in values]
     return _listed(f"{host}: {text}" if len(preflights) > 1 else text for host, text in texts if text)
 
@@ -151,22 +151,22 @@ def _listed(texts: Iterable[str]) -> str:
 class Beside:
     """A run and another: the conditions that differ, and the cells, the greatest difference first."""
 
-    one: Run
+    run: Run
     other: Run
     pairs: list[Pair]
     conditions: list[Condition]
 
     @classmethod
-    def of(cls, one: Run, other: Run) -> Beside:
+    def of(cls, run: Run, other: Run) -> Beside:
         """Any two runs: cells of the same name are executed in the same way."""
-        pairs = [Pair(cell, other.cell(cell.name)) for cell in one.cells]
-        pairs += [Pair(None, cell) for cell in other.cells if one.cell(cell.name) is None]
-        return cls(one, other, sorted(pairs, key=lambda pair: pair.rank), conditions(one, other))
+        pairs = [Pair(cell, other.cell(cell.name)) for cell in run.cells]
+        pairs += [Pair(None, cell) for cell in other.cells if run.cell(cell.name) is None]
+        return cls(run, other, sorted(pairs, key=lambda pair: pair.rank), conditions(run, other))
 
     @property
     def sentence(self) -> str:
         """Its sentence for the top of a page."""
-        both = [pair for pair in self.pairs if pair.one and pair.other]
+        both = [pair for pair in self.pairs if pair.cell and pair.other]
         changed = sum(pair.changed for pair in both)
         if not both:
             return "The two runs share no cell"

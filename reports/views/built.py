@@ -65,33 +65,33 @@ class Built:
     def of(cls, run: Run) -> Built | None:
         """The nodes of a run; None if the run kept nothing."""
         content = left_json(run.folder / RESULTS)
-        return cls([Node(**one) for one in content["nodes"]]) if content else None
+        return cls([Node(**entry) for entry in content["nodes"]]) if content else None
 
     @classmethod
     def of_results(cls, home: Home, results: Iterable[Any]) -> Built:
         """The nodes of the results of `dbt build`."""
-        nodes = [one for one in results if (str(one.node.resource_type), str(one.status)) not in LEFT_OUT]
-        return cls([_node(home, one) for one in nodes])
+        nodes = [result for result in results if (str(result.node.resource_type), str(result.status)) not in LEFT_OUT]
+        return cls([_node(home, node) for node in nodes])
 
     @property
     def tests(self) -> list[Node]:
         """The tests of the data."""
-        return [one for one in self.nodes if one.is_test]
+        return [node for node in self.nodes if node.is_test]
 
     @property
     def others(self) -> list[Node]:
         """The nodes that are no tests."""
-        return [one for one in self.nodes if not one.is_test]
+        return [node for node in self.nodes if not node.is_test]
 
     @property
     def failures(self) -> list[Node]:
         """The nodes that failed, or were skipped because another one failed."""
-        return [one for one in self.nodes if one.state in ("failed", "skipped")]
+        return [node for node in self.nodes if node.state in ("failed", "skipped")]
 
     @property
     def warnings(self) -> list[Node]:
         """The tests that failed and only warn."""
-        return [one for one in self.nodes if one.state == "warned"]
+        return [node for node in self.nodes if node.state == "warned"]
 
     @property
     def look(self) -> str:
@@ -103,7 +103,7 @@ class Built:
         """Its sentence for the top of a page."""
         if self.failures:
             return f"{len(self.failures)} of {len(self.nodes)} nodes of dbt failed"
-        kinds = Counter(one.kind for one in self.others)
+        kinds = Counter(node.kind for node in self.others)
         others = ", ".join(_count(number, kind) for kind, number in sorted(kinds.items()))
         warned = f"; {_count(len(self.warnings), 'test')} warned" if self.warnings else ""
         return f"dbt built {others}, and {_count(len(self.tests) - len(self.warnings), 'test')} passed{warned}"
@@ -120,7 +120,7 @@ def _count(number: int, noun: str) -> str:
 
 def write_results(home: Home, run_id: str, built: Built) -> None:
     """Keep the nodes of a build in a run."""
-    write_json(home.run(run_id) / RESULTS, {"nodes": [vars(one) for one in built.nodes]})
+    write_json(home.run(run_id) / RESULTS, {"nodes": [vars(node) for node in built.nodes]})
 
 
 def _node(home: Home, result: Any) -> Node:

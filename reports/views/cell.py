@@ -221,7 +221,7 @@ def _way(cell: Cell, report: dict[str, Any]) -> list[tuple[str, object]]:
 def _faults(report: dict[str, Any]) -> str:
     """The faults that the run injected, such as `kill@100`; empty without any."""
     faults = [InjectedFault(**fault) for fault in report.get("faults", [])]
-    return ", ".join(f"{one.kind}@{one.at}" for one in faults)
+    return ", ".join(f"{fault.kind}@{fault.at}" for fault in faults)
 
 
 def _threads(report: dict[str, Any]) -> str:
@@ -300,7 +300,7 @@ def _topology(topology: dict[str, Any]) -> str:
     ]
     texts = [", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)]
     caches = topology.get("caches", [])
-    sizes = [f"L{one['level']} {one['kind'].lower()} {one['bytes'] / 1024:,.0f} KiB" for one in caches]
+    sizes = [f"L{cache['level']} {cache['kind'].lower()} {cache['bytes'] / 1024:,.0f} KiB" for cache in caches]
     return "; ".join(filter(None, [*texts, f"caches: {', '.join(sizes)}" if sizes else ""]))
 
 

@@ -61,12 +61,12 @@ class Judgement:
     @property
     def broken(self) -> dict[str, DataSet]:
         """The data sets with a critical expectation that does not hold."""
-        return {name: one for name, one in self.sets.items() if not one.holds}
+        return {name: data_set for name, data_set in self.sets.items() if not data_set.holds}
 
     @property
     def doubtful(self) -> dict[str, DataSet]:
         """The other data sets with a warning."""
-        return {name: one for name, one in self.sets.items() if one.holds and one.warning}
+        return {name: data_set for name, data_set in self.sets.items() if data_set.holds and data_set.warning}
 
 
 def results_path(home: Home, run_id: str) -> Path:
@@ -81,7 +81,7 @@ def write_results(home: Home, run_id: str, sets: dict[str, dict]) -> None:
 
 def judgement(run: Run) -> Judgement:
     """The judgement of a run, from its results and its status."""
-    sets = {name: DataSet(**one) for name, one in left_json(run.folder / RESULTS).items()}
+    sets = {name: DataSet(**entry) for name, entry in left_json(run.folder / RESULTS).items()}
     # A critical expectation that does not hold fails its stage, too: that is a judgement.
     failed = [stage.label for stage in run.failures if not (sets and stage == Stage.EXPECTATIONS)]
     state = run.status.state
@@ -137,4 +137,4 @@ class DataDocs:
     @classmethod
     def of(cls, known: list[Judgement], suites: set[str], style: Markup) -> DataDocs:
         """The page of some judgements; the other arguments are as in `DataDocs`."""
-        return cls(known, headline(known), sorted({name for one in known for name in one.sets}), suites, style)
+        return cls(known, headline(known), sorted({name for result in known for name in result.sets}), suites, style)

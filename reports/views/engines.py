@@ -96,7 +96,7 @@ class Comparison:
         known = ratios(run.cells)
         keys = dict.fromkeys(_key(cell) for cell in run.cells if cell.is_of_other_engine)
         groups = [_group(run, [cell for cell in run.cells if _key(cell) == key], known) for key in keys]
-        hosts = [f"{one.machine or one.host}, {one.processor}" for one in HostRow.of_run(run) if one.is_fit]
+        hosts = [f"{host.machine or host.host}, {host.processor}" for host in HostRow.of_run(run) if host.is_fit]
         return cls(run, groups, {name: _versions(run, name) for name in engines}, hosts)
 
     @classmethod
@@ -165,9 +165,9 @@ def _fastest(cells: Iterable[Cell]) -> Cell | None:
 def _ratios(cell: Cell, cells: list[Cell]) -> Ratios:
     if not _is_comparable(cell):
         return Ratios()
-    same = [one for one in cells if _key(one) == _key(cell)]
-    best = _fastest(one for one in same if not one.is_of_other_engine)
-    limit = _fastest(one for one in same if one.spec.executor == LIMIT)
+    same = [other for other in cells if _key(other) == _key(cell)]
+    best = _fastest(other for other in same if not other.is_of_other_engine)
+    limit = _fastest(other for other in same if other.spec.executor == LIMIT)
     return Ratios(cell.to_loop, _over(cell, best), _over(cell, limit))
 
 

@@ -79,16 +79,16 @@ class FindView:
     def of(cls, find: Find) -> FindView:
         """The view of a find. A file that is gone leaves its part empty."""
         events = _events(find.folder / EVENTS)
-        wrong = {one["row"].get("seq") for one in find.differences}
+        wrong = {difference["row"].get("seq") for difference in find.differences}
         table = list(_rows(events.slice(0, MOST_EVENTS), wrong))
         return cls(
             find=find,
             way=way_text(find.way) if find.symptom.needs_run else "",
-            names={one.name: _is_number(one.type) for one in events.schema if one.name != "seq"},
+            names={field.name: _is_number(field.type) for field in events.schema if field.name != "seq"},
             events=table,
             more=events.num_rows - len(table),
             timeline=Timeline.of(find.app, events.slice(0, MOST_EVENTS).to_pylist(), wrong),
-            rows=[_wrong(one) for one in find.differences],
+            rows=[_wrong(difference) for difference in find.differences],
             more_rows=sum(find.counts.values()) - len(find.differences),
             test=lines(find.test, 10_000),
             facts=[(name, value) for name, value in _facts(find) if value not in (None, "")],

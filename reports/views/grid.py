@@ -67,7 +67,7 @@ def _panel(by_app: dict[str, list[Cell]]) -> Panel:
     cells = [cell for of_app in by_app.values() for cell in of_app]
     bounds = {_column(cell): cell.is_bound for cell in cells}
     # A stable sort puts the columns of an executor next to each other.
-    columns = sorted(bounds, key=lambda column: list(dict.fromkeys(one[0] for one in bounds)).index(column[0]))
+    columns = sorted(bounds, key=lambda column: list(dict.fromkeys(bound[0] for bound in bounds)).index(column[0]))
     return Panel(
         [Way(*column, bounds[column]) for column in columns],
         [_row(app, of_app, columns) for app, of_app in by_app.items()],

@@ -31,32 +31,36 @@ class HostRow(NamedTuple):
     remedies: list[str]
 
     @classmethod
-    def of(cls, one: Preflight) -> HostRow:
+    def of(cls, preflight: Preflight) -> HostRow:
         """The row of a preflight."""
-        isolated = f", cores {one.isolated} isolated" if one.isolated else ""
+        isolated = f", cores {preflight.isolated} isolated" if preflight.isolated else ""
         return cls(
-            one.host,
-            one.machine,
-            one.reason is None,
-            one.reason or f"fit{f'; unsteady: {one.warning}' if one.warning else ''}",
-            f"{_count(one.cores, 'core')}, {one.cpu}{isolated}" if one.cores else "",
-            _threads(one) if one.cores else "",
-            "; ".join(" ".join(map(str, row)) for row in one.distances),
-            f"governor {_known(one.governor)}, turbo {_known(one.turbo)}" if one.cores else "",
-            _kernel(one) if one.cores else "",
-            "" if one.load is None else f"{one.load:.1f}",
-            _size(one.memory_bytes),
-            _size(one.disk_bytes),
-            "" if one.skew_seconds is None else f"{one.skew_seconds:+.1f} s" if one.skew_seconds else "agrees",
-            one.python,
-            one.build[:SHORT] or ("checkout" if one.cores else ""),
-            [f"{warning.what}: {warning.command}" for warning in one.warnings if warning.command],
+            preflight.host,
+            preflight.machine,
+            preflight.reason is None,
+            preflight.reason or f"fit{f'; unsteady: {preflight.warning}' if preflight.warning else ''}",
+            f"{_count(preflight.cores, 'core')}, {preflight.cpu}{isolated}" if preflight.cores else "",
+            _threads(preflight) if preflight.cores else "",
+            "; ".join(" ".join(map(str, row)) for row in preflight.distances),
+            f"governor {_known(preflight.governor)}, turbo {_known(preflight.turbo)}" if preflight.cores else "",
+            _kernel(preflight) if preflight.cores else "",
+            "" if preflight.load is None else f"{preflight.load:.1f}",
+            _size(preflight.memory_bytes),
+            _size(preflight.disk_bytes),
+            ""
+            if preflight.skew_seconds is None
+            else f"{preflight.skew_seconds:+.1f} s"
+            if preflight.skew_seconds
+            else "agrees",
+            preflight.python,
+            preflight.build[:SHORT] or ("checkout" if preflight.cores else ""),
+            [f"{warning.what}: {warning.command}" for warning in preflight.warnings if warning.command],
         )
 
     @classmethod
     def of_run(cls, run: Run) -> list[HostRow]:
         """The hosts of a run."""
-        return [cls.of(one) for one in run.preflights]
+        return [cls.of(preflight) for preflight in run.preflights]
 
     @property
     def facts(self) -> list[str]:
@@ -81,18 +85,18 @@ FACTS = {
 }
 
 
-def _threads(one: Preflight) -> str:
+def _threads(preflight: Preflight) -> str:
     """Where threads run: the physical cores of each socket, the cores that they get first, and the limit."""
-    sockets = "+".join(map(str, one.sockets))
-    twins = ", several on a physical core" if sum(one.sockets) < (one.cores or 0) else ""
-    limit = "" if one.quota is None else f", time of {one.quota:g}"
-    return f"{_count(len(one.sockets), 'socket')} of {sockets}{twins}, first on {one.bound}{limit}"
+    sockets = "+".join(map(str, preflight.sockets))
+    twins = ", several on a physical core" if sum(preflight.sockets) < (preflight.cores or 0) else ""
+    limit = "" if preflight.quota is None else f", time of {preflight.quota:g}"
+    return f"{_count(len(preflight.sockets), 'socket')} of {sockets}{twins}, first on {preflight.bound}{limit}"
 
 
-def _kernel(one: Preflight) -> str:
+def _kernel(preflight: Preflight) -> str:
     """The settings of the kernel that matter to measurements."""
-    balancing = {None: "unknown", True: "on", False: "off"}[one.numa_balancing]
-    pages, paranoid = _known(one.transparent_hugepages), _known(one.perf_event_paranoid)
+    balancing = {None: "unknown", True: "on", False: "off"}[preflight.numa_balancing]
+    pages, paranoid = _known(preflight.transparent_hugepages), _known(preflight.perf_event_paranoid)
     return f"NUMA balancing {balancing}, huge pages {pages}, perf_event_paranoid {paranoid}"
 
 

@@ -45,16 +45,16 @@ class InputView:
     more: int
 
     @classmethod
-    def of(cls, one: Provenance, cells: list[Cell], missing: str) -> InputView:
+    def of(cls, provenance: Provenance, cells: list[Cell], missing: str) -> InputView:
         """The view of a workload.
 
         Args:
-            one: The workload.
+            provenance: Where the events of the workload come from, and their checks.
             cells: The cells that were planned on it.
             missing: Why there is no record of its checks, if there is none.
         """
-        checks = [*(one.checks or [Check(BEFORE, "not checked", missing)]), _read_by(cells)]
-        aside = (one.imported or {}).get("aside", [])
+        checks = [*(provenance.checks or [Check(BEFORE, "not checked", missing)]), _read_by(cells)]
+        aside = (provenance.imported or {}).get("aside", [])
         reasons = [
             Aside(
                 r["reason"],
@@ -64,7 +64,7 @@ class InputView:
             )
             for r in aside[:MOST_REASONS]
         ]
-        return cls(one, checks, reasons, len(aside) - len(reasons))
+        return cls(provenance, checks, reasons, len(aside) - len(reasons))
 
     @property
     def title(self) -> str:
@@ -176,7 +176,9 @@ def _shown(letter: str) -> str:
 
 def _planned(run: Run, cell: Cell) -> Provenance:
     """A workload without a record, as far as the plan or the raw warehouse knows it."""
-    planned = next((one for one in run.plan.get("workloads", []) if one["address"] == cell.workload), cell.facts)
+    planned = next(
+        (workload for workload in run.plan.get("workloads", []) if workload["address"] == cell.workload), cell.facts
+    )
     name = planned.get("data", "")
     return Provenance(
         cell.spec.app,

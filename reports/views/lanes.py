@@ -28,10 +28,13 @@ class Lane(NamedTuple):
 def lanes(run: Run) -> list[Lane]:
     """The lanes of a run; [] for a run on this machine alone."""
     known = run.preflights
-    if [one.host for one in known] == [fleet.LOCAL]:
+    if [preflight.host for preflight in known] == [fleet.LOCAL]:
         return []
     lost = {name: f"lost: {reason}" for name, reason in run.losses.items()}
-    left_out = {one.host: f"left out: {one.reason}" for one in known if one.reason}
+    left_out = {preflight.host: f"left out: {preflight.reason}" for preflight in known if preflight.reason}
     cells = Counter(claim.host for claim in run.claims.values() if claim.is_over)
     faults = left_out | lost
-    return [Lane(one.host, one.machine, cells[one.host], faults.get(one.host, "")) for one in known]
+    return [
+        Lane(preflight.host, preflight.machine, cells[preflight.host], faults.get(preflight.host, ""))
+        for preflight in known
+    ]

@@ -111,9 +111,9 @@ class Request:
 
 def events(inputs: Mapping[str, Input]) -> str:
     """`100,000 events per application`; of applications with other events, `wc: 3 events of the import nightly`."""
-    counts = Counter(one.text for one in inputs.values() if not one.content)
+    counts = Counter(source.text for source in inputs.values() if not source.content)
     usual = counts.most_common(1)[0][0] if counts else ""
-    others = [f"{app}: {one.text}" for app, one in inputs.items() if one.text != usual]
+    others = [f"{app}: {source.text}" for app, source in inputs.items() if source.text != usual]
     if not others:
         return f"{usual} per application" if usual else ""
     rest = [f"{usual} per other application"] if usual else []

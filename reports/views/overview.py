@@ -120,7 +120,7 @@ class Now:
     @property
     def news(self) -> str:
         """The progress of all runs; empty for a page that stays as it is."""
-        return "; ".join([one.progress for one in self.unfinished] + [*self.queued]) if self.time else ""
+        return "; ".join([run.progress for run in self.unfinished] + [*self.queued]) if self.time else ""
 
     @property
     def running(self) -> int:

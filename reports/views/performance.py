@@ -200,20 +200,20 @@ class Performance:
 
     def has_measured(self, run: Run) -> bool:
         """Whether the marts have figures of a run."""
-        return any(one.run_id == run.run_id for one in self.runs)
+        return any(past_run.run_id == run.run_id for past_run in self.runs)
 
     def elsewhere(self, run: Run) -> dict[str, str]:
         """The applications that a run did not measure, with the newest run that did."""
-        own = {app for one in self.runs if one.run_id == run.run_id for app in one.apps}
-        newest = {app: one.run_id for one in reversed(self.runs) for app in one.apps}
+        own = {app for past_run in self.runs if past_run.run_id == run.run_id for app in past_run.apps}
+        newest = {app: past_run.run_id for past_run in reversed(self.runs) for app in past_run.apps}
         return {app: newest[app] for app in sorted(newest.keys() - own)}
 
     def default(self) -> tuple[Run | None, str]:
         """The run that the page shows if no run is picked, and why: like the state, it prefers nightlies."""
-        measured = [one.run_id for one in self.runs]
+        measured = [past_run.run_id for past_run in self.runs]
         comparable = self._history.comparable(measured[:MOST_RUNS])
-        for run_id, one in comparable.items():
-            if one.is_nightly:
+        for run_id, past_run in comparable.items():
+            if past_run.is_nightly:
                 return self._history.run(run_id), "the last nightly with measurements"
         if comparable:
             return self._history.run(
@@ -253,7 +253,9 @@ class Performance:
 
     def history_of_row(self, row: Row) -> list[Point]:
         """The same for a row of the mart `throughput`."""
-        return self._points([one for one in self._series.get(row["series"], []) if one["run_id"] <= row["run_id"]])
+        return self._points(
+            [point for point in self._series.get(row["series"], []) if point["run_id"] <= row["run_id"]]
+        )
 
     def _points(self, rows: list[Row]) -> list[Point]:
         """The points of some rows of a series."""
@@ -367,9 +369,9 @@ class Performance:
         alone = {row["strategy"]: row["series"] for row in curve if row["threads"] == 1}
         rows = []
         for way in sorted(ways.keys() & alone.keys()):
-            one, many = self._ratios_of(alone[way]), self._ratios_of(ways[way])
-            runs = [run_id for run_id in sorted(one.keys() & many.keys()) if run_id <= run.run_id]
-            rows += [{"run_id": run_id, "strategy": way, "speedup": many[run_id] / one[run_id]} for run_id in runs]
+            single, many = self._ratios_of(alone[way]), self._ratios_of(ways[way])
+            runs = [run_id for run_id in sorted(single.keys() & many.keys()) if run_id <= run.run_id]
+            rows += [{"run_id": run_id, "strategy": way, "speedup": many[run_id] / single[run_id]} for run_id in runs]
         return most, _newest(rows)
 
     def _ratios_of(self, series: str) -> dict[str, float]:
@@ -386,7 +388,7 @@ class Performance:
         key = row["run_id"], row["cell"]
         latency = self.latencies.get(key, {})
         way = ("executor", "strategy")
-        alone = [one for one in rows if one["threads"] == 1 and all(one[name] == row[name] for name in way)]
+        alone = [other for other in rows if other["threads"] == 1 and all(other[name] == row[name] for name in way)]
         return Figures(
             row=row,
             p50_us=latency.get("p50_us"),
@@ -410,7 +412,7 @@ class Performance:
 
 def _sockets(run: Run, machine: str) -> dict[int, str]:
     """The numbers of threads that fill sockets of a machine, with the sockets: `{16: "1 socket", 32: "2 sockets"}`."""
-    sockets = next((one.sockets for one in run.preflights if one.machine == machine), [])
+    sockets = next((preflight.sockets for preflight in run.preflights if preflight.machine == machine), [])
     ends = itertools.accumulate(sockets)
     return {end: f"{number} socket{'s' * (number > 1)}" for number, end in enumerate(ends, 1)}
 
@@ -428,6 +430,6 @@ def _events(row: Row, inputs: dict[str, Input]) -> str:
 
 def headline(figures: Sequence[Figures]) -> str:
     """`Speed of 10 cells: 1 slower, 8 unchanged, 1 too noisy`."""
-    number = counts(one.speed for one in figures)
+    number = counts(figure.speed for figure in figures)
     words = [f"{number[verdict]} {verdict.replace('_', ' ')}" for verdict in TREND if number[verdict]]
     return f"Speed of {len(figures)} cell{'s' * (len(figures) != 1)}: {', '.join(words) or 'no verdict yet'}"

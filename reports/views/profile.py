@@ -160,7 +160,7 @@ def _functions(build: Side, baseline: Side | None) -> Iterator[FunctionRow]:
     """The functions, those with the most time of their own first."""
     whole = sum(build.stacks.values()) or 1.0
     now, before = _own(build), _own(baseline) if baseline else {}
-    for of, name in sorted({*now, *before}, key=lambda one: (-max(now.get(one, 0.0), before.get(one, 0.0)), one)):
+    for of, name in sorted({*now, *before}, key=lambda key: (-max(now.get(key, 0.0), before.get(key, 0.0)), key)):
         ns = now.get((of, name), 0.0)
         yield FunctionRow(name, of, ns, ns / whole, before.get((of, name), 0.0) if baseline else None)
 

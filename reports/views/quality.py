@@ -66,12 +66,12 @@ class DataSet:
     @property
     def newest(self) -> str:
         """Its state in the newest run that tested it."""
-        return next((one for one in self.states if one != ABSENT), ABSENT)
+        return next((state for state in self.states if state != ABSENT), ABSENT)
 
     @property
     def sentence(self) -> str:
         """`5 of 6 rules hold`, in the newest run that tested it."""
-        states = [next((one for one in rule.states if one != ABSENT), ABSENT) for rule in self.rules]
+        states = [next((state for state in rule.states if state != ABSENT), ABSENT) for rule in self.rules]
         return f"{states.count(HOLDS)} of {len(states)} rules hold"
 
 
@@ -108,14 +108,14 @@ class Quality:
         """The newest run in one sentence."""
         if not self.runs:
             return "No data set has been tested yet"
-        tested = [one for one in self.sets if one.states[0] != ABSENT]
-        held = sum(one.states[0] == HOLDS for one in tested)
+        tested = [data_set for data_set in self.sets if data_set.states[0] != ABSENT]
+        held = sum(data_set.states[0] == HOLDS for data_set in tested)
         return f"{held} of {len(tested)} data sets of the newest run keep all rules"
 
     @property
     def look(self) -> str:
         """The colour of the headline."""
-        states = {one.states[0] for one in self.sets}
+        states = {data_set.states[0] for data_set in self.sets}
         return "red" if BROKEN in states else "amber" if DOUBTFUL in states else "green" if self.runs else ""
 
 
@@ -163,7 +163,7 @@ def _charts(name: str, rows: list[Row], links: dict[str, str], svgs: dict[str, s
         if row["expectation"] == ROW_COUNT:
             counts.append(_point("rows", row, links, observed, low, high))
         elif row["expectation"] == NON_NULL:
-            nulls = (None if one is None else 1 - one for one in (high, low))
+            nulls = (None if share is None else 1 - share for share in (high, low))
             shares.append(_point(row["column"], row, links, 1 - observed, *nulls))
     for kind, title, points in (("rows", "Rows", counts), ("nulls", "Share of rows without a value", shares)):
         if len({point["run_id"] for point in points}) > 1:

@@ -44,10 +44,10 @@ def add(folder: Path, **fields) -> Find:
         "time": "2026-01-05T03:00:00+00:00",
     }
     about |= fields
-    one = Find(folder / about["digest"], **about)
-    one.folder.mkdir(parents=True)
-    find.fill(one.folder, case, one)
-    return one
+    example = Find(folder / about["digest"], **about)
+    example.folder.mkdir(parents=True)
+    find.fill(example.folder, case, example)
+    return example
 
 
 def of_home(home: Home) -> list[Find]:
@@ -60,5 +60,5 @@ def of_home(home: Home) -> list[Find]:
 def of_cell(home: Home, run_id: str) -> tuple[Cell, Find]:
     """The smallest case of the cell that differs in a run."""
     run = History(home).run(run_id)
-    cell = next(one for one in run.cells if one.verdict == "different")
+    cell = next(cell for cell in run.cells if cell.verdict == "different")
     return cell, add(run.attempts(cell) / find.SHRUNK)

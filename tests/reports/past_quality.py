@@ -37,7 +37,7 @@ def rows(run_ids: Sequence[str] = NIGHTS) -> list[dict]:
     nights, mart = figures(), []
     for night, run_id in enumerate(run_ids):
         count, share = nights[night]
-        earlier = [one for one, _ in nights[:night]], [one for _, one in nights[:night]]
+        earlier = [night for night, _ in nights[:night]], [night for _, night in nights[:night]]
         usual = usual_range(earlier[0], 0.01 * count) or (0.0, None)
         usual_share = usual_range(earlier[1], 0.005) or (0.0, 1.0)
         usual_share = max(0.0, usual_share[0]), min(1.0, usual_share[1])

@@ -64,9 +64,9 @@ def reports(tmp_path_factory) -> Path:
 def _import(home: Home) -> None:
     """Make the events of gs an import that set rows aside."""
     inputs = provenance_of(home, LAST)
-    address = next(one.address for one in inputs.values() if one.app == "gs")
+    address = next(provenance.address for provenance in inputs.values() if provenance.app == "gs")
     own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
-    record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
+    record(home, LAST, [own, *(provenance for address, provenance in inputs.items() if address != own.address)])
 
 
 @pytest.mark.parametrize("theme", some(THEMES))

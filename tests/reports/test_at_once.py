@@ -42,15 +42,15 @@ def test_pages_of_runs_at_once_are_those_of_runs_one_after_the_other(tmp_path: P
     home, expected = homes[1], pages(homes[0])
     with hold(of_warehouse(home), "build", run=RUNS[2]):
         programs = [program(home, run_id) for run_id in RUNS]
-        lines = [one.stderr.readline() for one in programs]
+        lines = [process.stderr.readline() for process in programs]
         assert all(f"waiting: the warehouse is in use by build of run {RUNS[2]} on " in line for line in lines)
         assert pages(home) == {}
     killed = programs.pop()
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=PATIENCE)
-    for one in programs:
-        output, errors = one.communicate(timeout=PATIENCE)
-        assert one.returncode == 0, errors
+    for process in programs:
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
         assert output.startswith("All 10 cells equal the oracle")
     there = pages(home)
     assert there.keys() == expected.keys()

@@ -30,30 +30,30 @@ def home(tmp_path):
 def test_changed_verdicts_are_counted_and_marked(home):
     history = History(home)
     *_, earlier, last = history.run_ids()
-    one, other = history.run(last), history.run(earlier)
-    beside = Beside.of(one, other)
+    run, other = history.run(last), history.run(earlier)
+    beside = Beside.of(run, other)
     changed = [pair.label for pair in beside.pairs if pair.changed]
-    assert changed == [cell.label for cell in one.cells if cell.red]
-    assert beside.sentence == f"{len(changed)} of the {len(one.cells)} shared cells changed their verdict"
-    page = Pages(history).beside(one, other)
+    assert changed == [cell.label for cell in run.cells if cell.red]
+    assert beside.sentence == f"{len(changed)} of the {len(run.cells)} shared cells changed their verdict"
+    page = Pages(history).beside(run, other)
     assert re.findall(r"<b>(\S+/\S+)</b> \(changed\)", page) == changed
     assert Beside.of(other, other).sentence.startswith("None of the ")
     assert not any(pair.changed for pair in Beside.of(other, other).pairs)
     shared = [pair for pair in beside.pairs if pair.changed][:1]
     assert replace(beside, pairs=shared).sentence == "The one shared cell changed its verdict"
-    assert replace(beside, pairs=[Pair(one.cells[0], one.cells[0])]).sentence == "The one shared cell kept its verdict"
+    assert replace(beside, pairs=[Pair(run.cells[0], run.cells[0])]).sentence == "The one shared cell kept its verdict"
 
 
 def test_ratio_needs_the_same_work_on_the_same_machine(home):
     history = History(home)
-    one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    run, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     name = "gs.transactional.serial"
-    (cell,) = [cell for cell in one.cells if cell.name.startswith(name) and cell.spec.threads == 1]
+    (cell,) = [cell for cell in run.cells if cell.name.startswith(name) and cell.spec.threads == 1]
     twin = other.cell(cell.name)
     cell.speed, twin.speed = (type(twin.speed)("unchanged", to_loop=ratio) for ratio in (1.0, 0.8))
 
     def ratio() -> float | None:
-        (pair,) = [pair for pair in Beside.of(one, other).pairs if pair.one is cell]
+        (pair,) = [pair for pair in Beside.of(run, other).pairs if pair.cell is cell]
         return pair.faster
 
     assert ratio() == pytest.approx(1.25)
@@ -67,26 +67,26 @@ def test_ratio_needs_the_same_work_on_the_same_machine(home):
 
 def test_greatest_differences_come_first(home):
     history = History(home)
-    other, one = (history.run(run_id) for run_id in history.run_ids()[-2:])
-    *cells, last = [cell for cell in one.cells if not cell.red][:4]
+    other, run = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    *cells, last = [cell for cell in run.cells if not cell.red][:4]
     for cell, ratio in zip(cells, (0.9, 1.5, 0.5), strict=True):
         cell.speed = other.cell(cell.name).speed = type(cell.speed)("unchanged", to_loop=1.0)
         cell.speed = type(cell.speed)("unchanged", to_loop=ratio)
     gone = other.cells.pop(other.cells.index(other.cell(last.name)))
-    pairs = Beside.of(one, other).pairs
-    changed = [cell.name for cell in one.cells if cell.red]
-    assert [pair.one.name for pair in pairs if pair.changed] == changed == [p.one.name for p in pairs[: len(changed)]]
+    pairs = Beside.of(run, other).pairs
+    changed = [cell.name for cell in run.cells if cell.red]
+    assert [pair.cell.name for pair in pairs if pair.changed] == changed == [p.cell.name for p in pairs[: len(changed)]]
     sizes = [abs(math.log(pair.faster)) for pair in pairs[len(changed) :] if pair.faster]
     assert sizes == sorted(sizes, reverse=True)
     assert {round(math.exp(size), 3) for size in sizes[:3]} >= {2.0, 1.5}
-    assert pairs[-1].one.name == gone.name
+    assert pairs[-1].cell.name == gone.name
 
 
 def test_range_of_a_ratio_spans_all_passes(home):
     history = History(home)
-    one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
-    name = next(cell.name for cell in one.cells if cell.is_speed_judged and other.cell(cell.name).is_speed_judged)
-    cell, twin = one.cell(name), other.cell(name)
+    run, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    name = next(cell.name for cell in run.cells if cell.is_speed_judged and other.cell(cell.name).is_speed_judged)
+    cell, twin = run.cell(name), other.cell(name)
     for of_run, seconds in ((cell, (1.0, 1.25, 2.0)), (twin, (2.5, 4.0, 5.0))):
         passes = [{"kind": "peak", "loop_seconds": 10.0, "seconds": each} for each in seconds]
         of_run.samples = [{"kind": "verified", "loop_seconds": 10.0, "seconds": 100.0}, *passes]
@@ -101,11 +101,11 @@ def test_range_of_a_ratio_spans_all_passes(home):
 def test_conditions_that_differ_are_listed_and_no_others(home):
     history = History(home)
     first, second = history.run_ids()[:2]
-    names = [one.name for one in Beside.of(history.run(first), history.run(second)).conditions]
+    names = [condition.name for condition in Beside.of(history.run(first), history.run(second)).conditions]
     assert names == ["build"], "every night has a build of its own"
     same = Beside.of(history.run(first), history.run(first))
     assert same.conditions == []
-    assert "The conditions are equal" in Pages(history).beside(same.one, same.other)
+    assert "The conditions are equal" in Pages(history).beside(same.run, same.other)
     cell = history.run(second).cells[0]
     numa = {"cpu": "EPYC <b>", "sockets": [16, 16], "governor": "powersave", "numa_balancing": False}
     preflight.record(home, first, [Preflight("numa-a", **numa | {"governor": "performance", "numa_balancing": True})])
@@ -117,10 +117,10 @@ def test_conditions_that_differ_are_listed_and_no_others(home):
     plan = history.plan(second)
     plan["regression"]["pin"], plan["workloads"][0]["seed"] = True, 7
     write_json(home.run(second) / "plan.json", plan)
-    one, other = history.run(first), history.run(second)
-    facts = {name: (a, b) for name, a, b in Beside.of(one, other).conditions}
+    run, other = history.run(first), history.run(second)
+    facts = {name: (a, b) for name, a, b in Beside.of(run, other).conditions}
     app = plan["workloads"][0]["app"]
-    assert facts.pop("build") == (short(one.build), short(other.build))
+    assert facts.pop("build") == (short(run.build), short(other.build))
     assert facts == {
         "governor": ("performance", "powersave"),
         "NUMA balancing": ("on", "off"),
@@ -135,16 +135,16 @@ def test_conditions_that_differ_are_listed_and_no_others(home):
 
 def test_cells_of_only_one_run_are_listed_too(home):
     history = History(home)
-    one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    run, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
     gone = other.cells.pop(0)
-    beside = Beside.of(one, other)
-    assert [pair.one.name for pair in beside.pairs if pair.other is None] == [gone.name]
-    beside = Beside.of(other, one)
-    assert [pair.other.name for pair in beside.pairs if pair.one is None] == [gone.name]
+    beside = Beside.of(run, other)
+    assert [pair.cell.name for pair in beside.pairs if pair.other is None] == [gone.name]
+    beside = Beside.of(other, run)
+    assert [pair.other.name for pair in beside.pairs if pair.cell is None] == [gone.name]
     assert beside.pairs[-1].label == gone.label
-    assert Pages(history).beside(other, one).count("not planned") == 1
+    assert Pages(history).beside(other, run).count("not planned") == 1
     other.cells.clear()
-    assert Beside.of(one, other).sentence == "The two runs share no cell"
+    assert Beside.of(run, other).sentence == "The two runs share no cell"
 
 
 def test_run_links_to_its_comparison_with_the_previous_run(home):

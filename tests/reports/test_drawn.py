@@ -136,8 +136,8 @@ def test_specification_is_data_whatever_a_row_says(home):
     _, _, rest = page.partition('<script type="application/json">')
     specification = json.loads(rest.partition("</script>")[0])
     values = specification["data"]["values"]
-    assert [one["facts"]["run"][:10] for one in values] == [f"2026-01-0{day}" for day in range(1, 6)]
-    assert [one["href"] for one in values] == [f"{run_id}/index.html" for run_id in past_runs.RUN_IDS]
+    assert [value["facts"]["run"][:10] for value in values] == [f"2026-01-0{day}" for day in range(1, 6)]
+    assert [value["href"] for value in values] == [f"{run_id}/index.html" for run_id in past_runs.RUN_IDS]
 
 
 def test_script_has_its_digest_in_its_name(home, tmp_path):

@@ -102,7 +102,7 @@ def test_table_and_its_json_have_the_ratios(home):
     assert f"Lockstep checks only the outputs of other engines (flink, {engines.LIMIT})" in text
     run = History(home).run(RUN)
     cells = json.loads(json.dumps(as_dict(home, run, {})))["cells"]
-    (cell,) = [one for one in cells if (one["executor"], one["threads"]) == ("flink", 2)]
+    (cell,) = [cell for cell in cells if (cell["executor"], cell["threads"]) == ("flink", 2)]
     assert [round(cell[name], 3) for name in ("to_loop", "to_best", "to_limit")] == [0.2, 0.08, 0.064]
 
 

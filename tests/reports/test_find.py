@@ -14,7 +14,7 @@ from tests.reports.test_pages import Outline
 
 def test_page_of_a_find_shows_events_rows_command_and_test(home):
     wrong, crash = past_finds.of_home(home)
-    assert {one.digest for one in finds(home)} == {wrong.digest, crash.digest}
+    assert {find.digest for find in finds(home)} == {wrong.digest, crash.digest}
     page = (home.reports / "finds" / "wc" / f"{wrong.digest}.html").read_text()
     assert "At fault: operator count (wc.py:79), event 3." in page
     assert "Shown by 25% of the trials, because it needs luck of timing." in page
@@ -55,7 +55,7 @@ def test_picture_has_a_lane_for_each_key(monkeypatch):
 def test_damaged_find_does_not_stop_the_pages(home, damage):
     wrong, crash = past_finds.of_home(home)
     (crash.folder / damage).write_bytes(b"{")
-    assert [one.digest for one in finds(home) if one.digest == wrong.digest]
+    assert [find.digest for find in finds(home) if find.digest == wrong.digest]
     assert (home.reports / "finds.html").exists()
 
 

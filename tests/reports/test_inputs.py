@@ -55,9 +55,9 @@ def test_run_without_imports_reports_all_workloads_checked(home):
 def with_import(home: Home, imported: dict) -> None:
     """Give the application gs of the last run an import."""
     inputs = provenance_of(home, LAST)
-    address = next(one.address for one in inputs.values() if one.app == "gs")
+    address = next(provenance.address for provenance in inputs.values() if provenance.app == "gs")
     own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", imported)
-    record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
+    record(home, LAST, [own, *(provenance for address, provenance in inputs.items() if address != own.address)])
 
 
 @pytest.mark.parametrize(("tolerance", "color"), [(0.0, "amber"), (0.00011, "amber"), (0.00012, "green")])

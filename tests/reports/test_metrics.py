@@ -34,7 +34,7 @@ def scrape(home: Home, exposition: Exposition | None = None, accept: str = "") -
     text, kind = (exposition or Exposition()).text(home, accept)
     read = of_openmetrics if kind.startswith("application/openmetrics-text") else of_text
     return {
-        family.name: {tuple(sorted(one.labels.items())): one.value for one in family.samples}
+        family.name: {tuple(sorted(sample.labels.items())): sample.value for sample in family.samples}
         for family in read(text.decode())
     }
 
@@ -70,7 +70,7 @@ def test_figures_of_the_newest_night(home):
     assert sum(by_verdict.values()) == len(run.cells)
     speeds = metrics["lockstep_events_per_second"]
     measured = {cell.name: cell.events_per_s for cell in run.cells if cell.events_per_s is not None}
-    assert {dict(labels)["cell"]: one for labels, one in speeds.items()} == measured
+    assert {dict(labels)["cell"]: speed for labels, speed in speeds.items()} == measured
     assert 0 < len(measured) < len(run.cells)
     assert value(metrics["lockstep_stage_seconds"], matrix="nightly", stage="run_core") >= 0.02
     assert metrics[GREEN_NIGHT] == {(): at(RUN_IDS[-2])}
@@ -80,7 +80,7 @@ def test_each_matrix_has_its_newest_run(home):
     past_runs.add(home, "20260106T010000Z-000000aa", 1, matrix="smoke")
     past_runs.add(home, "20260106T020000Z-000000bb", 1)
     began = scrape(home)["lockstep_run_timestamp_seconds"]
-    assert {dict(labels)["matrix"]: one for labels, one in began.items()} == {
+    assert {dict(labels)["matrix"]: seconds for labels, seconds in began.items()} == {
         "nightly": at(LAST),
         "smoke": at("20260106T010000Z-000000aa"),
         "": at("20260106T020000Z-000000bb"),

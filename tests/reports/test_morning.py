@@ -90,12 +90,12 @@ def test_ways_without_a_recent_run_are_named(home):
     past_runs.add(home, LATER, applications=["wc"])
     coverage = overview.coverage(History(home))
     seen = {
-        f"{app}/{strategy}": one
+        f"{app}/{strategy}": group
         for app, executors in coverage.ways.items()
         for strategies in executors.values()
-        for strategy, one in strategies.items()
+        for strategy, group in strategies.items()
     }
-    stale = {way: one.text for way, one in seen.items() if one.stale}
+    stale = {way: view.text for way, view in seen.items() if view.stale}
     assert seen.keys() - stale.keys() == {"wc/affinity"}
     # sl/owners ran with the last of the nights, and its bound counts for nothing.
     assert stale.keys() == {"gs/owners", "gs/serial", "sl/owners", "sl/serial"}

@@ -54,7 +54,13 @@ def test_run_without_a_speed_verdict_claims_no_unchanged_speed(trends, gated, no
     run = run_of(trends, gated, note)
     texts = [run.speed_sentence, run.speed_heading, run.gate_sentence]
     texts += [f"{tile.number} {tile.word} {tile.detail}" for tile in tiles(run) if tile.href == "#speed"]
-    texts += [text for cell in run.cells for one in (cell.speed, cell.gate) if one for text in (one.text, one.why)]
+    texts += [
+        text
+        for cell in run.cells
+        for verdict in (cell.speed, cell.gate)
+        if verdict
+        for text in (verdict.text, verdict.why)
+    ]
     assert not [text for text in texts if CLAIM.search(text)]
 
 
@@ -92,7 +98,9 @@ def test_pages_of_a_night_without_a_verdict_claim_no_unchanged_speed(home):
     for page in pages:
         text = Outline(page.read_text()).text
         for wrong in (CLAIM, RATIO):
-            assert not [text[max(0, one.start() - 40) : one.end() + 40] for one in wrong.finditer(text)], page.name
+            assert not [text[max(0, match.start() - 40) : match.end() + 40] for match in wrong.finditer(text)], (
+                page.name
+            )
     grey = re.findall(r'<td class="n soft">[\d.]+ [kM]</td>', (home.reports / "performance.html").read_text())
     assert len(grey) == 10
     overview = Outline((home.reports / past_runs.LAST / "index.html").read_text()).text

@@ -137,7 +137,7 @@ def test_evidence_shows_rows_event_digest_host_and_reproduction(home):
 def test_cell_on_imported_events_is_reproduced_from_the_import(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "different")
-    workloads = [one | {"data": "mine"} for one in run.plan["workloads"]]
+    workloads = [workload | {"data": "mine"} for workload in run.plan["workloads"]]
     changed = replace(run, plan=run.plan | {"workloads": workloads})
     page = Outline(Pages(History(home)).cell(changed, replace(cell, facts=cell.facts | {"seed": None})))
     assert "streaming-core generate" not in page.text

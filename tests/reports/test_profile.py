@@ -72,13 +72,13 @@ def test_counters_that_the_host_lacks_are_named_and_never_zero():
 
 def test_page_of_a_cell_links_to_its_profile(home):
     run = History(home).run(LAST)
-    one, other = run.cells[:2]
-    profile(BEFORE, cell=one.name).save(run.attempts(one))
+    first, second = run.cells[:2]
+    profile(BEFORE, cell=first.name).save(run.attempts(first))
     publish(home, LAST)
-    page = home.report(LAST, profile_name(one.name)).read_text()
+    page = home.report(LAST, profile_name(first.name)).read_text()
     assert "<h1>Operator count takes 67% of the time" in page
     assert "&lt;script&gt;" in page
     assert "<script" not in page
-    assert f'href="{profile_name(one.name)}"' in home.report(LAST, f"{one.name}.html").read_text()
-    assert profile_name(other.name) not in home.report(LAST, f"{other.name}.html").read_text()
-    assert not home.report(LAST, profile_name(other.name)).exists()
+    assert f'href="{profile_name(first.name)}"' in home.report(LAST, f"{first.name}.html").read_text()
+    assert profile_name(second.name) not in home.report(LAST, f"{second.name}.html").read_text()
+    assert not home.report(LAST, profile_name(second.name)).exists()

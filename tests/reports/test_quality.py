@@ -27,8 +27,8 @@ def nights(home) -> Home:
 
 def states(home: Home, name: str) -> list[list[str]]:
     """The states of each rule of a data set, the oldest run first."""
-    (one,) = (one for one in Quality.of(History(home)).sets if one.name == name)
-    return [rule.states[::-1] for rule in one.rules]
+    (data_set,) = (data_set for data_set in Quality.of(History(home)).sets if data_set.name == name)
+    return [rule.states[::-1] for rule in data_set.rules]
 
 
 def test_spike_is_a_warning_and_growth_is_not(nights):
@@ -61,7 +61,7 @@ def test_page_shows_a_sign_for_each_night_and_links_to_results_and_runs(nights):
 def test_charts_have_the_figures_and_the_usual_range(nights):
     page, svgs = Pages(History(nights)).quality()
     assert len(svgs) == 7, "rows of each data set, nulls of those with columns"
-    (orders,) = (one for one in Quality.of(History(nights)).sets if one.name == ORDERS)
+    (orders,) = (data_set for data_set in Quality.of(History(nights)).sets if data_set.name == ORDERS)
     rows, nulls = (chart.specification for chart in orders.charts)
     values = rows["data"]["values"]
     assert [value["value"] for value in values] == [count for count, _ in past_quality.figures()]
@@ -82,7 +82,7 @@ def test_page_without_results_says_so(home):
 def test_only_the_newest_runs_are_shown_and_one_run_has_no_chart(home):
     rows = [row for row in past_quality.rows() if row["run_id"] == LAST]
     ids = [f"202602{day:02d}T020000Z-00000000" for day in range(1, 21)]
-    past_runs.mart(home, "quality", [row | {"run_id": one} for one in ids for row in rows])
+    past_runs.mart(home, "quality", [row | {"run_id": run_id} for run_id in ids for row in rows])
     assert Quality.of(History(home)).runs == ids[: -SHOWN_RUNS - 1 : -1]
     past_runs.mart(home, "quality", rows)
     assert Quality.of(History(home)).svgs == {}

@@ -39,21 +39,21 @@ def test_sentence_counts_inputs_ways_and_branches(searched, sentence):
 def test_pages_link_each_find_and_count_what_was_tried(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=5, red=False)
-    one = past_finds.add(home.finds("wc"))
-    spec = canonical_json(Case.load(one.folder).spec.model_dump(mode="json"))
-    row = {"cell": find_cell("wc", one.digest), "app": "wc", "kind": "result", "reason": "4 events: it differs"}
+    example = past_finds.add(home.finds("wc"))
+    spec = canonical_json(Case.load(example.folder).spec.model_dump(mode="json"))
+    row = {"cell": find_cell("wc", example.digest), "app": "wc", "kind": "result", "reason": "4 events: it differs"}
     write_raw(home, "finds", LAST, [row | {"spec": spec, "build": "abc323def"}])
     write_raw(home, "searches", LAST, [ROW | {"app": "wc"}])
     run = publish(home, LAST)
-    assert run.sentence == f"All 10 cells equal the oracle; find wc/{one.digest[:8]} differs in build abc323def"
+    assert run.sentence == f"All 10 cells equal the oracle; find wc/{example.digest[:8]} differs in build abc323def"
     tried = "1,200 inputs in 6,000 ways, 90 % of branches reached"
     for page, root in ((home.report(LAST, "index.html"), "../"), (home.reports / "index.html", "")):
         text = page.read_text()
-        assert text.count(f'href="{root}finds/wc/{one.digest}.html"') >= 2, "what broke, and what the search found"
+        assert text.count(f'href="{root}finds/wc/{example.digest}.html"') >= 2, "what broke, and what the search found"
         assert tried in text
         assert "4 events: it differs" in text
         assert run.sentence in text
-    assert (home.reports / "finds" / "wc" / f"{one.digest}.html").exists()
+    assert (home.reports / "finds" / "wc" / f"{example.digest}.html").exists()
     file = home.report(LAST, file_name(LAST)).read_text()
     assert "4 events: it differs" in file
-    assert f"finds/wc/{one.digest}" not in file, "no page is beside a mailed file"
+    assert f"finds/wc/{example.digest}" not in file, "no page is beside a mailed file"

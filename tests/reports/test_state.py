@@ -64,7 +64,7 @@ def other_plan(home: Home, change: Callable[[dict], object], **request: object) 
 
 
 def other_parameters(plan: dict) -> None:
-    plan["workloads"] = [one | {"params": {"n_items": 7}} for one in plan["workloads"]]
+    plan["workloads"] = [workload | {"params": {"n_items": 7}} for workload in plan["workloads"]]
 
 
 def stopped(home: Home) -> None:

@@ -80,8 +80,8 @@ def agree(home: Home, sentence: str, green: bool) -> None:
 
 @pytest.mark.parametrize("stage", some(AFTER_CELLS))
 def test_failed_stage_turns_every_text_red(home, stage):
-    for one in AFTER_CELLS:
-        record(home, one, "no space left on device" if one == stage else None)
+    for after_cells in AFTER_CELLS:
+        record(home, after_cells, "no space left on device" if after_cells == stage else None)
     conclude(home, RUN_ID, SUCCESS | {stage: "failed"})
     agree(home, f"{GREEN}; but {stage.label} failed", False)
     assert "no space left on device" in (home.reports / RUN_ID / "index.html").read_text()
