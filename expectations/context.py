@@ -70,11 +70,12 @@ class _Validation(gx.ValidationDefinition):
 def checkpoint(context: FileDataContext, sets: Sequence[DataSet]) -> gx.Checkpoint:
     """The Checkpoint of the context, ready to run on these data sets."""
     stored = context.checkpoints.get(CHECKPOINT)
-    by_name = {one.name: one for one in stored.validation_definitions}
+    by_name = {definition.name: definition for definition in stored.validation_definitions}
     stored.validation_definitions = [
         _Validation(
-            **{field: getattr(by_name[one.name], field) for field in ("name", "id", "data", "suite")}, data_set=one
+            **{field: getattr(by_name[data_set.name], field) for field in ("name", "id", "data", "suite")},
+            data_set=data_set,
         )
-        for one in sets
+        for data_set in sets
     ]
     return stored

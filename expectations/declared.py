@@ -21,16 +21,18 @@ def check(suites: Mapping[str, Sequence[Expectation]]) -> None:
         BadInput: A type is unknown, or its arguments are wrong. The message names the suite and the rule.
     """
     for suite, expectations in suites.items():
-        for one in expectations:
-            about = {"description": one["description"] or None, "severity": one["severity"]}
+        for expectation in expectations:
+            about = {"description": expectation["description"] or None, "severity": expectation["severity"]}
             try:
-                ExpectationConfiguration(type=one["type"], kwargs=dict(one["kwargs"]), **about).to_domain_obj()
+                ExpectationConfiguration(
+                    type=expectation["type"], kwargs=dict(expectation["kwargs"]), **about
+                ).to_domain_obj()
             except ExpectationNotFoundError:
                 raise BadInput(
-                    f"{suite}: {one['description']}: Great Expectations has no expectation {one['type']}; its gallery "
-                    "lists them"
+                    f"{suite}: {expectation['description']}: Great Expectations has no expectation "
+                    f"{expectation['type']}; its gallery lists them"
                 ) from None
             except (ValueError, TypeError) as error:
                 raise BadInput(
-                    f"{suite}: {one['description']}: {one['type']}: {' '.join(str(error).split())}"
+                    f"{suite}: {expectation['description']}: {expectation['type']}: {' '.join(str(error).split())}"
                 ) from None

@@ -63,7 +63,7 @@ def of_data_set(name: str, expectations: Sequence[Expectation]) -> dict[str, str
         "id": _id("suite", name),
         "notes": None,
         "meta": {},
-        "expectations": [_stored(name, one) for one in expectations],
+        "expectations": [_stored(name, expectation) for expectation in expectations],
     }
     definition = {
         "name": name,
@@ -133,14 +133,14 @@ def config(names: Mapping[str, object]) -> str:
     return head + yaml.safe_dump(content, sort_keys=False, width=120)
 
 
-def _stored(suite: str, one: Expectation) -> dict[str, Any]:
-    about = {"description": one["description"]} if one["description"] else {}
+def _stored(suite: str, expectation: Expectation) -> dict[str, Any]:
+    about = {"description": expectation["description"]} if expectation["description"] else {}
     return {
-        "id": _id("expectation", suite, json.dumps(one, sort_keys=True)),
-        "type": one["type"],
-        "kwargs": one["kwargs"],
+        "id": _id("expectation", suite, json.dumps(expectation, sort_keys=True)),
+        "type": expectation["type"],
+        "kwargs": expectation["kwargs"],
         "meta": {},
-        "severity": one["severity"],
+        "severity": expectation["severity"],
         **about,
     }
 

@@ -19,19 +19,25 @@ def rows_of(data_set: str, results: Sequence[dict[str, Any]]) -> list[dict[str, 
         data_set: Its name.
         results: The results of its expectations, as Great Expectations writes them as JSON.
     """
-    counts = [one["result"].get("observed_value") for one in results if one["expectation_config"]["type"] == ROW_COUNT]
-    return [_row(data_set, number, one, counts[0] if counts else None) for number, one in enumerate(results)]
+    counts = [
+        result["result"].get("observed_value")
+        for result in results
+        if result["expectation_config"]["type"] == ROW_COUNT
+    ]
+    return [_row(data_set, number, result, counts[0] if counts else None) for number, result in enumerate(results)]
 
 
 def error_of(result: dict[str, Any]) -> str | None:
     """Why an expectation could not be evaluated; None if it was."""
     info = result.get("exception_info") or {}
-    each = [info] if "exception_message" in info else [one for one in info.values() if isinstance(one, dict)]
-    return next((" ".join(one["exception_message"].split()) for one in each if one.get("exception_message")), None)
+    each = [info] if "exception_message" in info else [entry for entry in info.values() if isinstance(entry, dict)]
+    return next(
+        (" ".join(entry["exception_message"].split()) for entry in each if entry.get("exception_message")), None
+    )
 
 
-def _row(data_set: str, number: int, one: dict[str, Any], rows: int | None) -> dict[str, Any]:
-    config, result = one["expectation_config"], one["result"]
+def _row(data_set: str, number: int, outcome: dict[str, Any], rows: int | None) -> dict[str, Any]:
+    config, result = outcome["expectation_config"], outcome["result"]
     kwargs = config["kwargs"]
     observed = result.get("observed_value", result.get("unexpected_count"))
     return {
@@ -41,13 +47,13 @@ def _row(data_set: str, number: int, one: dict[str, Any], rows: int | None) -> d
         "expectation": config["type"],
         "rule": config.get("description") or config["type"],
         "severity": config["severity"],
-        "success": bool(one["success"]),
+        "success": bool(outcome["success"]),
         "observed": None if observed is None else json.dumps(observed, default=str)[:LONGEST],
         "observed_value": _number(observed),
         "low": _number(kwargs.get("min_value")),
         "high": _number(kwargs.get("max_value")),
         "unexpected_share": _share(config["type"], result, rows),
-        "error": error_of(one),
+        "error": error_of(outcome),
     }
 
 

@@ -73,7 +73,8 @@ def suites_of(plan: dict) -> dict[str, Sequence[Expectation]]:
     """The expectations of each import and of the outputs of each application of a run, by the name of the suite."""
     apps = [outputs.load(name) for name in dict.fromkeys(cell["spec"]["app"] for cell in plan["cells"])]
     inputs: dict[str, Sequence[Expectation]] = {
-        name: imports.expectations_of(imports.load(one["app"])) for name, one in imports.imports_of(plan).items()
+        name: imports.expectations_of(imports.load(workload["app"]))
+        for name, workload in imports.imports_of(plan).items()
     }
     return inputs | {outputs.suite_name(app.name): outputs.expectations_of(app) for app in apps}
 
@@ -104,16 +105,16 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement
     raw: list[dict[str, Any]] = []
     # All runs have one site of results.
     with hold(of_warehouse(home), "expectations", run=run_id):
-        context = new_context(home, {one.name: declared[one.name] for one in sets})
+        context = new_context(home, {data_set.name: declared[data_set.name] for data_set in sets})
         results = checkpoint(context, sets).run(run_id=run).run_results.values()
         for data, result in zip(sets, results, strict=True):
-            outcomes = [one.to_json_dict() for one in result.results]
+            outcomes = [outcome.to_json_dict() for outcome in result.results]
             raw += rows_of(data.name, outcomes)
-            failed = [one for one in outcomes if not one["success"]]
+            failed = [outcome for outcome in outcomes if not outcome["success"]]
             held[data.name] = {"held": len(outcomes) - len(failed), "count": len(outcomes)}
             for severity in SEVERITIES:
-                of_severity = [one for one in failed if one["expectation_config"]["severity"] == severity]
-                complaints[severity] += [complaint(data.name, one) for one in of_severity]
+                of_severity = [outcome for outcome in failed if outcome["expectation_config"]["severity"] == severity]
+                complaints[severity] += [complaint(data.name, outcome) for outcome in of_severity]
                 held[data.name][severity] = len(of_severity)
         # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
         shutil.rmtree(site_folder(home) / "static", ignore_errors=True)

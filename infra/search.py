@@ -176,20 +176,20 @@ def keep(home: Home, run_id: str, report: search.Report, say: Callable[[str], No
             write_raw(home, table, run_id, [*others, *own])
 
 
-def _row(one: Find) -> dict[str, Any]:
+def _row(find: Find) -> dict[str, Any]:
     """The row of a find in the raw table `finds`."""
-    at = f", at {one.at}" if one.at else ""
+    at = f", at {find.at}" if find.at else ""
     return {
-        "cell": find_cell(one.app, one.digest),
-        "app": one.app,
-        "kind": one.symptom.kind,
-        "name": one.symptom.name,
-        "reason": f"{one.size}: {one.symptom.sentence}{at}",
-        "spec": canonical_json(Case.load(one.folder).spec.model_dump(mode="json")),
-        "events": one.events,
-        "rate": one.rate,
-        "folder": f"finds/{one.app}/{one.folder.name}",
-        "build": one.build,
+        "cell": find_cell(find.app, find.digest),
+        "app": find.app,
+        "kind": find.symptom.kind,
+        "name": find.symptom.name,
+        "reason": f"{find.size}: {find.symptom.sentence}{at}",
+        "spec": canonical_json(Case.load(find.folder).spec.model_dump(mode="json")),
+        "events": find.events,
+        "rate": find.rate,
+        "folder": f"finds/{find.app}/{find.folder.name}",
+        "build": find.build,
     }
 
 

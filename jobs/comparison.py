@@ -71,9 +71,11 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
             return None if rest is None else {name: columns[name] for name in names}
 
         facts["counts"] = result.counts
-        for one in result.differences:
-            sides = whole(one.row, one.expected), whole(one.row, one.actual)
-            facts["rows"].append(evidence(one.kind, one.row.get("seq"), one.row.get("sub"), *sides))
+        for difference in result.differences:
+            sides = whole(difference.row, difference.expected), whole(difference.row, difference.actual)
+            facts["rows"].append(
+                evidence(difference.kind, difference.row.get("seq"), difference.row.get("sub"), *sides)
+            )
     except BadInput as error:
         faults.append(str(error))
     return facts

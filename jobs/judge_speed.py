@@ -51,7 +51,7 @@ TRENDS = pa.schema(
         ("pass_seconds", pa.float64()),
         ("measured_seconds", pa.float64()),
         ("spread", pa.float64()),
-        *((one.name, _TYPES[str(one.type).split(" ")[0]]) for one in fields(Verdict)),
+        *((field.name, _TYPES[str(field.type).split(" ")[0]]) for field in fields(Verdict)),
     ]
 )
 GATES = pa.schema(
@@ -100,7 +100,7 @@ def gate_rows(pairs: pa.Table) -> Iterator[dict[str, Any]]:
         seconds = [(row["baseline_seconds"], row["build_seconds"]) for row in rows]
         both = [(baseline, build) for baseline, build in seconds if baseline and build]
         first = {name: _least(rows, name) for name in ("baseline", "baseline_ref", "build", "host")}
-        medians = [_median([one[side] for one in seconds if one[side] is not None]) for side in (0, 1)]
+        medians = [_median([pair[side] for pair in seconds if pair[side] is not None]) for side in (0, 1)]
         error = max((row["error"] for row in rows if row["error"] is not None), default=None)
         differs = any(_differ(row, "baseline_digest", "build_digest") for row in rows)
         verdict = gate([math.log(baseline / build) for baseline, build in both])
@@ -131,7 +131,7 @@ def _verdict(
         return "failed"
     if differs:
         return "different"
-    if min((one for one in medians if one is not None), default=math.inf) < SHORTEST_PASS:
+    if min((number for number in medians if number is not None), default=math.inf) < SHORTEST_PASS:
         return "too_short"
     return verdict.verdict if verdict else None
 
@@ -155,8 +155,8 @@ def trend_rows(cells: pd.DataFrame, samples: pd.DataFrame, gates: list[dict[str,
             nights[series].append(Night(run_id, run_at, known_build, math.log(to_loop), epoch, bridge))
     verdicts = {
         (series, night.run_id): verdict
-        for series, one in nights.items()
-        for night, verdict in zip(one, trend(one), strict=True)
+        for series, history in nights.items()
+        for night, verdict in zip(history, trend(history), strict=True)
     }
     known = [name for name in TRENDS.names if name in speeds.columns]
     for row in speeds.to_dict("records"):
@@ -221,8 +221,8 @@ def _read(home: Home, table: str, columns: list[str] | None, quarantine: Collect
     return whole.filter(~np.isin(whole.column("run_id").to_numpy(), list(quarantine)))
 
 
-def _differ(row: dict, one: str, other: str) -> bool:
-    return row[one] is not None and row[other] is not None and row[one] != row[other]
+def _differ(row: dict, left: str, right: str) -> bool:
+    return row[left] is not None and row[right] is not None and row[left] != row[right]
 
 
 def _least(rows: list[dict], name: str) -> str | None:

@@ -170,9 +170,9 @@ class Folder(Source):
         self._noted: dict[tuple[str, int], Path] = {}  # notes about files that no recorded micro-batch took
         recorded, there = microbatch.numbers(live / BATCHES), self._there()
         seen = [_Seen(*values) for values in _lines(live / SEEN)]
-        needed = [one for one in seen if one.batch >= recorded.start or (one.path, one.inode) in there]
-        self._seen = {(one.path, one.inode): one for one in needed}
-        settled = max((one.batch + 1 for one in needed), default=0)
+        needed = [file for file in seen if file.batch >= recorded.start or (file.path, file.inode) in there]
+        self._seen = {(file.path, file.inode): file for file in needed}
+        settled = max((file.batch + 1 for file in needed), default=0)
         for batch in microbatch.read_all(live / BATCHES, self.app, self.params, max(settled, recorded.start)):
             self._seen |= _seen_in(batch)
         storage.write_text(live / SEEN, "".join(map(_line, self._seen.values())))
@@ -223,7 +223,7 @@ class Folder(Source):
                 continue
             except BadInput as error:
                 refused.append(str(error))
-        return sorted(listed, key=lambda one: (one[2], one[0])), refused
+        return sorted(listed, key=lambda entry: (entry[2], entry[0])), refused
 
     def _there(self) -> set[tuple[str, int]]:
         """Path and inode of each file that exists."""
@@ -253,11 +253,11 @@ class Folder(Source):
         """The files that were seen but not read, each with the reason."""
         listed, left = self._listed()
         there = {(path, inode): (changed, size) for path, inode, changed, size in listed}
-        for key, one in self._seen.items():
-            if not one.was_read:
-                left.append(f"{one.path} was removed or replaced before it was read")
-            elif there.get(key, (one.changed, one.size)) != (one.changed, one.size):
-                left.append(f"{one.path} changed after it was seen, and was not read again")
+        for key, file in self._seen.items():
+            if not file.was_read:
+                left.append(f"{file.path} was removed or replaced before it was read")
+            elif there.get(key, (file.changed, file.size)) != (file.changed, file.size):
+                left.append(f"{file.path} changed after it was seen, and was not read again")
         return left + [f"{path} appeared after the last micro-batch" for path, _ in sorted(there.keys() - self._seen)]
 
 
@@ -534,7 +534,7 @@ class _Recorder:
     def _check_repeated(self, number: int, taken: list[Any]) -> None:
         """Raise BadInput unless a micro-batch that Spark repeats is the one that was recorded."""
         batch = microbatch.read(self._root, number, self.source.app, self.source.params)
-        if batch is None or any(one not in batch.manifest["origin"]["taken"] for one in taken):
+        if batch is None or any(entry not in batch.manifest["origin"]["taken"] for entry in taken):
             raise BadInput(
                 f"the checkpoint in {self._root.parent} does not belong to its micro-batches: choose a new run folder"
             )

@@ -85,7 +85,11 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
         counts = ("dropped_invalid", "dropped_late", "rejected")
         row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", *counts)}
-        took = [one.microseconds for one in sample.reconfigurations if one.microseconds is not None]
+        took = [
+            reconfiguration.microseconds
+            for reconfiguration in sample.reconfigurations
+            if reconfiguration.microseconds is not None
+        ]
         count = len(took) + sample.omitted_reconfigurations
         row |= {"reconfigurations": count, "slowest_reconfiguration_us": max(took, default=None)}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
@@ -117,7 +121,7 @@ def work(home: Home, run_id: str) -> str:
     verdicts = of_run(None, cells, rows(home, "verdicts", run_id) or [], samples)
     cells = [row | verdicts[row["cell"]]._asdict() for row in cells]
     with hold(of_warehouse(home), "load_metrics", run=run_id):  # another run's marts read all of it, or nothing
-        write_raw(home, "hosts", run_id, [host_row(one) for one in preflights_of(home, run_id)])
+        write_raw(home, "hosts", run_id, [host_row(preflight) for preflight in preflights_of(home, run_id)])
         write_raw(home, "samples", run_id, samples)
         write_raw(home, "cells", run_id, cells)
     return f"loaded {len(cells)} cells with {len(samples)} measured passes"

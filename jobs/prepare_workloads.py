@@ -123,7 +123,9 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     new, complaints = prepare(spark, home, entries)
     complain(home, run_id, "prepare_workloads", complaints)
     addresses = [(entry, entry["address"]) for entry in entries]
-    record(home, run_id, [describe(home, entry, one in new, complaints.get(one)) for entry, one in addresses])
+    record(
+        home, run_id, [describe(home, entry, address in new, complaints.get(address)) for entry, address in addresses]
+    )
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
     return summary(entries, new, "generated")

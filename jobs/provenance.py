@@ -55,7 +55,7 @@ def describe(home: Home, entry: dict[str, Any], is_new: bool, complaint: str | N
 
 
 def _of_import(imported: dict[str, Any], events: int, rises: list[str]) -> list[Check]:
-    aside = sum(one["rows"] for one in imported["aside"])
+    aside = sum(reason["rows"] for reason in imported["aside"])
     sums = f"{imported['rows']:,} rows = {events:,} events + {aside:,} set aside"
     result: Result = "passed" if imported["rows"] == events + aside else "failed"
     return [

@@ -128,7 +128,7 @@ def _cross(epoch: _Epoch, night: Night) -> None:
     past, bridge = epoch.past, night.bridge
     if past is None or bridge is None or bridge.verdict not in BRIDGES:
         return
-    if not any(bridge.baseline.startswith(one.build) for one in past.window if one.build is not None):
+    if not any(bridge.baseline.startswith(point.build) for point in past.window if point.build is not None):
         return
     epoch.past, epoch.bridge = None, bridge
     epoch.noise, epoch.estimated = past.noise, past.estimated
@@ -141,7 +141,7 @@ def _cross(epoch: _Epoch, night: Night) -> None:
 def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
     """Add a night, and look for a change; the margin, and whether the gate's verdict stands for the level."""
     window = [*epoch.window[-(MOST + NEW - 1) :], night]
-    old, fresh = [one.y for one in window[:-NEW]], [one.y for one in window[-NEW:]]
+    old, fresh = [point.y for point in window[:-NEW]], [point.y for point in window[-NEW:]]
     level = _median(old) if old else 0.0
     if len(old) >= ENOUGH:
         far = sorted(abs(y - level) for y in old)
@@ -152,7 +152,7 @@ def _advance(epoch: _Epoch, night: Night) -> tuple[float, bool]:
         margin = max(margin, (2.5 + 30 / epoch.estimated) * epoch.noise)
     epoch.window, epoch.nights = window, epoch.nights + 1
     if epoch.estimated and len(old) >= AGAIN and (max(fresh) < level - margin or min(fresh) > level + margin):
-        cut = _cut([one.y for one in window], level, _median(fresh))
+        cut = _cut([point.y for point in window], level, _median(fresh))
         epoch.window, epoch.nights = window[cut:], len(window) - cut
         epoch.before, epoch.before_nights = level, cut
         epoch.since, epoch.detected_in, epoch.size = window[cut], night.run_id, None
@@ -172,7 +172,7 @@ def _size(epoch: _Epoch) -> Size | None:
     """The size of the last change: as the gate measured it, else the difference of both levels; None without one."""
     if epoch.since is None or epoch.size is not None or epoch.before is None or epoch.noise is None:
         return epoch.size
-    step = _median([one.y for one in epoch.window]) - epoch.before
+    step = _median([point.y for point in epoch.window]) - epoch.before
     half = 1.96 * epoch.noise * math.sqrt(1.57 / epoch.before_nights + 1.57 / len(epoch.window))
     return Size(math.exp(step) - 1, math.exp(step - half) - 1, math.exp(step + half) - 1)
 
@@ -196,7 +196,7 @@ def _judge(epoch: _Epoch, margin: float, by_gate: bool) -> Verdict:
     return Verdict(
         verdict=verdict,
         nights=epoch.nights,
-        level=math.exp(_median([one.y for one in epoch.window])),
+        level=math.exp(_median([point.y for point in epoch.window])),
         noise=epoch.noise,
         smallest=smallest,
         since_run=since.run_id if since else None,

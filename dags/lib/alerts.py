@@ -220,8 +220,8 @@ def red_lines(results: Results, red: Sequence[Cell]) -> list[str]:
 def slower_line(cell: Cell) -> str:
     """A line on a cell that became slower."""
     if cell.gate and cell.gate.verdict == "slower":
-        one, against = cell.gate, revision(cell.gate.baseline_ref, cell.gate.baseline)
-        return f"{cell.label} is {one.text} ({one.interval}) in build {short(one.build)} than in {against}"
+        gate, against = cell.gate, revision(cell.gate.baseline_ref, cell.gate.baseline)
+        return f"{cell.label} is {gate.text} ({gate.interval}) in build {short(gate.build)} than in {against}"
     assert cell.speed is not None
     return f"{cell.label} is {cell.speed.text} since {cell.speed.since}, build {short(cell.speed.since_build)}"
 

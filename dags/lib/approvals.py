@@ -104,7 +104,11 @@ def red_cells(run_id: str, names: str) -> dict[str, Any]:
     Returns:
         `run`, `cells`, `subject` and `body`.
     """
-    red = (one for one in reversed(History(home()).run_ids()) if ledger.red_cells(ledger.verdicts(home(), one) or {}))
+    red = (
+        run_id
+        for run_id in reversed(History(home()).run_ids())
+        if ledger.red_cells(ledger.verdicts(home(), run_id) or {})
+    )
     run_id = run_id or next(red, "")
     if not run_id:
         raise BadInput("no run has red cells: there is nothing to acknowledge")

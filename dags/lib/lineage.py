@@ -34,8 +34,8 @@ def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
     if not plan.get("workloads") or _is_off(plan, stage):
         return Lineage([], [])
     workloads = plan["workloads"]
-    generated = [home.workload(one["app"], one["address"]) for one in workloads]
-    imports = [home.imported(one["data"]) for one in workloads if one.get("data")]
+    generated = [home.workload(workload["app"], workload["address"]) for workload in workloads]
+    imports = [home.imported(workload["data"]) for workload in workloads if workload.get("data")]
     oracles = _oracles(home, run_id, workloads)
     results, marts, raw = home.root / "runs", home.root / "warehouse" / "marts", [*map(home.raw, RAW)]
 
@@ -67,7 +67,11 @@ def _is_off(plan: Mapping[str, Any], stage: Stage) -> bool:
 
 def _oracles(home: Home, run_id: str, workloads: Iterable[Mapping[str, Any]]) -> list[Path]:
     known = left_json(home.run(run_id) / "oracles.json")
-    return [home.oracle(one["app"], known[one["address"]]) for one in workloads if one["address"] in known]
+    return [
+        home.oracle(workload["app"], known[workload["address"]])
+        for workload in workloads
+        if workload["address"] in known
+    ]
 
 
 class WithLineage:

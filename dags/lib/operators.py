@@ -217,7 +217,7 @@ def has_time(job: Job, field: str) -> bool:
 def connections_of(run_id: str) -> dict[str, str]:
     """The connections of the other hosts of a run, as variables that Airflow reads them from."""
     variables = {}
-    for name in [one.host for one in preflights_of(home(), run_id) if one.is_remote]:
+    for name in [preflight.host for preflight in preflights_of(home(), run_id) if preflight.is_remote]:
         try:
             variables[connections.variable(name)] = BaseHook.get_connection(name).as_json()
         except AirflowNotFoundException:  # the command says what to do

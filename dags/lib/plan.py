@@ -58,7 +58,9 @@ def plan_run(context: Any) -> list[str]:
             connections.check(params | {"hosts": regression.hosts}, hosts.type_of)
             outcomes = {name: hosts.preflight(name, home()) for name in regression.hosts}
             preflight.record(home(), run_id, outcomes.values())
-            reasons = [f"host {name} cannot run cells: {one.reason}" for name, one in outcomes.items() if one.reason]
+            reasons = [
+                f"host {name} cannot run cells: {result.reason}" for name, result in outcomes.items() if result.reason
+            ]
             if len(reasons) == len(outcomes):
                 raise BadInput("; ".join(reasons))
             # A task that is cleared and run again finds its own plan.
@@ -74,11 +76,11 @@ def plan_run(context: Any) -> list[str]:
         forget(home(), run_id, *(part for part in records(home(), run_id) if part != Stage.PLAN_MATRIX))
         fit = fleet.fit_hosts(home(), run_id)
         print(estimate(home(), planned, [outcomes[name].machine for name in fit]))
-        for name, one in outcomes.items():
-            if one.reason:
+        for name, result in outcomes.items():
+            if result.reason:
                 print(fleet.why_unused(home(), run_id, name))
-            elif one.warning:
-                print(f"the speeds of this run may be unsteady: {one.warning} on host {name}")
+            elif result.warning:
+                print(f"the speeds of this run may be unsteady: {result.warning} on host {name}")
         for line in omissions(planned):
             print(f"left out of the matrix: {line}")
         refresh(home())

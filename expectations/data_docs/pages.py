@@ -82,7 +82,7 @@ class Page:
     @property
     def held(self) -> int:
         """The number of rules that hold."""
-        return sum(one.state == "holds" for one in self.rules)
+        return sum(rule.state == "holds" for rule in self.rules)
 
 
 class Suites:
@@ -93,7 +93,7 @@ class Suites:
 
     def render(self, suite: Any) -> Page:
         """The page of an `ExpectationSuite`."""
-        return Page(suite.name, "", [_rule(one) for one in suite.to_json_dict()["expectations"]])
+        return Page(suite.name, "", [_rule(expectation) for expectation in suite.to_json_dict()["expectations"]])
 
 
 class Results:
@@ -109,15 +109,15 @@ class Results:
 
 
 def _results(results: list[dict[str, Any]]) -> Iterator[Rule]:
-    for one in results:
-        result, error = one["result"], error_of(one)
+    for entry in results:
+        result, error = entry["result"], error_of(entry)
         observed = result.get("observed_value", result.get("partial_unexpected_list"))
         if isinstance(observed, list) and len(observed) > MOST_VALUES:
             observed = [*observed[:MOST_VALUES], f"and {len(observed) - MOST_VALUES} more"]
         rows = (result.get("details") or {}).get("unexpected_rows") or []
-        state = "cannot be evaluated" if error else "holds" if one["success"] else "fails"
+        state = "cannot be evaluated" if error else "holds" if entry["success"] else "fails"
         shown = "" if observed is None else _text(observed)
-        yield _rule(one["expectation_config"], state, shown, error or "", tuple(rows[:SHOWN_ROWS]))
+        yield _rule(entry["expectation_config"], state, shown, error or "", tuple(rows[:SHOWN_ROWS]))
 
 
 def _rule(config: dict[str, Any], *result: Any) -> Rule:

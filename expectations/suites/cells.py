@@ -50,6 +50,6 @@ EXPECTATIONS = [
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
     """One row per planned cell, with the rows that its import set aside beyond the tolerance, in words."""
     cells, known = raw_rows(home, "cells", run_id), provenance_of(home, run_id)
-    aside = [known[one].excess if one in known else "" for one in cells["workload_address"].to_pylist()]
+    aside = [known[address].excess if address in known else "" for address in cells["workload_address"].to_pylist()]
     rows = frame(spark, cells.append_column("set_aside", pa.array(aside, pa.string())))
     return DataSet("cells", rows, {"cells": [cell["cell"] for cell in plan["cells"]]})

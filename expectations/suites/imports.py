@@ -59,7 +59,7 @@ def suite_name(name: str) -> str:
 
 def imports_of(plan: dict) -> dict[str, dict]:
     """The workloads of a plan that are imports, by the name of their data set. Several applications may share one."""
-    return {suite_name(one["data"]): one for one in plan["workloads"] if one.get("data")}
+    return {suite_name(workload["data"]): workload for workload in plan["workloads"] if workload.get("data")}
 
 
 def columns_of(app: App) -> list[str]:
@@ -96,13 +96,13 @@ def expectations_of(app: App) -> list[Expectation]:
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
     """`import_<name>` for each import of the run that is a workload by now."""
     known, history, sets = provenance_of(home, run_id), {}, []
-    imports = {name: one for name, one in imports_of(plan).items() if one["address"] in known}
+    imports = {name: workload for name, workload in imports_of(plan).items() if workload["address"] in known}
     if imports:
         history = nights(home, run_id)
-    for name, one in imports.items():
-        columns = columns_of(load(one["app"]))
-        files = Parts.of(home.workload(one["app"], one["address"]) / "events").paths
-        aside = set_aside(known[one["address"]].imported or {"aside": []})
+    for name, workload in imports.items():
+        columns = columns_of(load(workload["app"]))
+        files = Parts.of(home.workload(workload["app"], workload["address"]) / "events").paths
+        aside = set_aside(known[workload["address"]].imported or {"aside": []})
         rows = spark.range(aside).select(F.lit(None).cast("bigint").alias("seq"))
         if files:
             events = spark.read.parquet(*map(str, files)).select(*columns)
@@ -118,12 +118,12 @@ def nights(home: Home, run_id: str) -> dict[Figure, list[float]]:
         BadInput: A file cannot be read, or has another version of the schema.
     """
     ids = sorted(path.name.removeprefix("run_id=") for path in home.raw("expectations").glob("run_id=*"))
-    before = [one for one in ids if one[:8] < run_id[:8]][-MOST_RUNS:]
+    before = [past_id for past_id in ids if past_id[:8] < run_id[:8]][-MOST_RUNS:]
     by_day: dict[Figure, dict[str, float]] = {}
-    for one in before:
-        for row in warehouse.rows(home, "expectations", one) or []:
+    for past_id in before:
+        for row in warehouse.rows(home, "expectations", past_id) or []:
             if row["data_set"].startswith(PREFIX) and row["observed_value"] is not None:
-                by_day.setdefault((row["data_set"], row["column"]), {})[one[:8]] = row["observed_value"]
+                by_day.setdefault((row["data_set"], row["column"]), {})[past_id[:8]] = row["observed_value"]
     return {figure: list(days.values()) for figure, days in by_day.items()}
 
 

@@ -59,7 +59,10 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             broken = [v for v in violations if (v["cell"], v["check"]) == (cell["cell"], check)] or [{}]
             about = spec["app"], cell["cell"], f"{spec['app']}: {name}", " ".join(sql.split())
             judged = verdict.get("verdict"), verdict.get("detail") or None
-            rows += [(*about, *judged, *(one.get(key) for key in ("seq", "sub", "actual", "event"))) for one in broken]
+            rows += [
+                (*about, *judged, *(violation.get(key) for key in ("seq", "sub", "actual", "event")))
+                for violation in broken
+            ]
     if not rows:
         return []
     names = sorted({row[2] for row in rows})

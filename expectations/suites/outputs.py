@@ -72,7 +72,7 @@ def expectations_of(app: App) -> list[Expectation]:
         # A 64-bit type has the bounds of Spark's type, so no value can be outside.
         if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64") and not kind.is_float:
             ranges[name] = kind.bounds
-    types = dict.fromkeys(LEADING, "LongType") | {one.name: _spark_type(one.type) for one in declared}
+    types = dict.fromkeys(LEADING, "LongType") | {field.name: _spark_type(field.type) for field in declared}
     columns, broken = [], []
     for name, kind in types.items():
         columns.append(

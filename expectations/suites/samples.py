@@ -57,6 +57,6 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
     cell = {row["cell"]: row for row in cells.to_pylist()}
     rows = samples.filter(pc.is_in(samples["cell"], cells["cell"]))
     for name, source in {"app": "app", "is_bound": "is_bound", "order": "order", "planned": "events"}.items():
-        values = [cell[one][source] for one in rows["cell"].to_pylist()]
+        values = [cell[name][source] for name in rows["cell"].to_pylist()]
         rows = rows.append_column(name, pa.array(values, cells.schema.field(source).type))
     return DataSet("samples", frame(spark, rows))

@@ -157,7 +157,7 @@ def history_of_cell(cell: str, limit: Limit = 60, before: Before = None) -> list
     for run_id in islice(_earlier(history, before), MOST_RUNS):
         for row in history.rows("cells", run_id):
             if row["cell"] == cell:
-                samples = [one for one in history.rows("samples", run_id) if one["cell"] == cell]
+                samples = [row for row in history.rows("samples", run_id) if row["cell"] == cell]
                 results.append(_result(history, row, samples))
         if len(results) == limit:
             break
@@ -202,7 +202,7 @@ def _result(history: History, row: Row, samples: list[Row]) -> Result:
     """The result of a cell, from its raw row and its samples."""
     run_id, name = row["run_id"], row["cell"]
     cell = Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"], samples=samples)
-    rates = sorted(one["events_per_s"] for one in samples if one["kind"] == "peak")
+    rates = sorted(sample["events_per_s"] for sample in samples if sample["kind"] == "peak")
     speed = history.speeds.get((run_id, name))
     measured = {
         "run_at": times.of_run(run_id),

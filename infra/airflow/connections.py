@@ -56,7 +56,7 @@ def _named(params: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[st
         values = value if param == "hosts" and isinstance(value, list) else [value]
         if ALL in values:
             values = resolve_hosts(values)
-        yield from ((param, one) for one in values)
+        yield from ((param, value) for value in values)
 
 
 def stored(names: Iterable[str]) -> dict[str, str]:

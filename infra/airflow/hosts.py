@@ -409,7 +409,7 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)
 
     preflights = [preflight(name, checkout.home(), INSTALL in sys.argv, say) for name in names]
-    print(json.dumps([asdict(one) for one in preflights]))
+    print(json.dumps([asdict(host) for host in preflights]))
     return 0
 
 

@@ -149,7 +149,7 @@ def _search(
     if not seconds:
         return search.Report(name, 0), []
     report = search.search(name, home.corpus(name), home.finds(name), seconds, source=source, invariants=invariants)
-    return report, [(Case.load(one.folder), one.reason) for one in report.finds]
+    return report, [(Case.load(find.folder), find.reason) for find in report.finds]
 
 
 def _import(home: Home, name: str, params: dict[str, Any], data: list[str], mapping: list[str]) -> dict[str, Any]:

@@ -131,15 +131,15 @@ def explained(report: Report, cell: Cell, keep: Path | None) -> Iterator[Text]:
     yield _fact("workload", f"{_count(cell.events, 'event')}: {cell.about}{refused}")
     if cell.params:
         yield _fact("parameters", ", ".join(f"{name}={value}" for name, value in cell.params.items()))
-    for one in outcome.rows:
-        if one.seq is not None:
-            yield _fact("expected", shown(one.expected) if one.expected else "no such row")
-            yield _fact("actual", shown(one.actual) if one.actual else "no such row")
+    for row in outcome.rows:
+        if row.seq is not None:
+            yield _fact("expected", shown(row.expected) if row.expected else "no such row")
+            yield _fact("actual", shown(row.actual) if row.actual else "no such row")
             yield _fact("event", shown(cell.event) if cell.event else "the end of the stream")
         else:
-            times = f"{one.times} times " if one.times > 1 else ""
-            side = "missing" if one.expected else "extra"
-            yield _fact(side, times + shown(one.expected or one.actual))
+            times = f"{row.times} times " if row.times > 1 else ""
+            side = "missing" if row.expected else "extra"
+            yield _fact(side, times + shown(row.expected or row.actual))
     if cell.cause:
         yield _fact("cause", _cause(cell))
     yield _fact("repeat", report.command(cell))

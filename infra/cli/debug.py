@@ -43,7 +43,7 @@ def debug(
 
     home = checkout.home()
     run_id = chosen(home, run_id)
-    cells = {one["cell"]: one for one in read_plan(home, run_id)["cells"]}
+    cells = {planned["cell"]: planned for planned in read_plan(home, run_id)["cells"]}
     if cell not in cells:
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(cells))}")
     if event is None:
@@ -70,7 +70,7 @@ def debug(
 
 
 def _first_difference(home: Home, run_id: str, cell: str) -> int:
-    seqs = [one["seq"] for one in rows(home, "violations", run_id) or [] if one["cell"] == cell]
+    seqs = [row["seq"] for row in rows(home, "violations", run_id) or [] if row["cell"] == cell]
     seqs = [seq for seq in seqs if seq is not None]
     if not seqs:
         raise BadInput(f"run {run_id} has no output of {cell} that differs: name an event with --event")

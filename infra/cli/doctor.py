@@ -24,9 +24,9 @@ def doctor(as_json: Json = False) -> int:
 
     findings = check(home())
     if as_json:
-        print(json.dumps([one._asdict() for one in findings], indent=1))
+        print(json.dumps([finding._asdict() for finding in findings], indent=1))
     else:
-        for one in findings:
-            line = f"{'fault' if one.fix else 'ok':<8} {one.name:<11} {one.state}"
-            print(f"{line}; to fix: {one.fix}" if one.fix else line)
-    return int(any(one.fix for one in findings))
+        for finding in findings:
+            line = f"{'fault' if finding.fix else 'ok':<8} {finding.name:<11} {finding.state}"
+            print(f"{line}; to fix: {finding.fix}" if finding.fix else line)
+    return int(any(finding.fix for finding in findings))

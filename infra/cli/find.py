@@ -85,7 +85,7 @@ def find(
         print(json.dumps(text.report(report), indent=1))
     else:
         text.show(report, console)
-        for one in report.finds:
-            page = home.reports / find_name(one.app, one.digest)
+        for case in report.finds:
+            page = home.reports / find_name(case.app, case.digest)
             console.print(f"page: {page}", soft_wrap=True, markup=False)
     return ExitCode.FAILED if report.finds else ExitCode.SUCCESS

@@ -66,9 +66,17 @@ def _print(console: Console, run: Run) -> None:
     for title in ("cell", "build", "compared with", "speed", "95 % interval", "detection limit", "reason"):
         table.add_column(title, no_wrap=True)
     for cell in run.cells:
-        if one := cell.gate:
-            style = "red" if one.verdict in RED else ""
-            words = (cell.name, short(one.build), run.against, one.text, one.interval, one.visible, one.why)
+        if verdict := cell.gate:
+            style = "red" if verdict.verdict in RED else ""
+            words = (
+                cell.name,
+                short(verdict.build),
+                run.against,
+                verdict.text,
+                verdict.interval,
+                verdict.visible,
+                verdict.why,
+            )
             table.add_row(*(Text(word, style) for word in words))
     console.width = max(
         console.width, math.ceil(console.measure(table, options=console.options.update(width=1000)).maximum)

@@ -46,12 +46,12 @@ def hosts(
     from reports.views.hosts import HostRow
 
     airflow_home.prepare(airflow_home.location() / "logs" / "components" / "prepare.log")
-    preflights = [Preflight(**one) for one in _look(names, install)]
+    preflights = [Preflight(**entry) for entry in _look(names, install)]
     if as_json:
-        print(json.dumps([asdict(one) for one in preflights], indent=1))
+        print(json.dumps([asdict(preflight) for preflight in preflights], indent=1))
     else:
-        _print(Console(), [HostRow.of(one) for one in preflights])
-    return ExitCode.BAD_INPUT if any(one.reason for one in preflights) else 0
+        _print(Console(), [HostRow.of(preflight) for preflight in preflights])
+    return ExitCode.BAD_INPUT if any(preflight.reason for preflight in preflights) else 0
 
 
 def _look(names: Sequence[str], install: bool) -> list[dict]:

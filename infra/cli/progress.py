@@ -182,6 +182,6 @@ class Progress:
         return ", ".join(parts), {cell: claim.host for cell, claim in known.items() if not claim.is_over}
 
 
-def _user(one: dict[str, str]) -> str:
+def _user(user: dict[str, str]) -> str:
     """The run of a lock's signature, or its owner if it belongs to no run."""
-    return one.get("run", one.get("owner", ""))
+    return user.get("run", user.get("owner", ""))

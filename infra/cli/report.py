@@ -58,11 +58,11 @@ def report(
     green = print_run(home, run_id, Console(), as_json)
     if beside:
         history = History(home)
-        one, other = history.run(run_id), history.run(beside)
+        run, other_run = history.run(run_id), history.run(beside)
         page = home.report(run_id, beside_name(beside))
-        write_text(page, Pages(history).beside(one, other))
+        write_text(page, Pages(history).beside(run, other_run))
         if not as_json:
-            text = f"\nbeside   {shown(page)}\n{Beside.of(one, other).sentence}"
+            text = f"\nbeside   {shown(page)}\n{Beside.of(run, other_run).sentence}"
             Console().print(Text(text), soft_wrap=True)
     if fault := History(home).decisions_fault:
         raise BadInput(fault)

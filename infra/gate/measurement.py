@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 def places(home: Home, run_id: str) -> dict[str, Place]:
     """The place of each cell of a run; {} before the results are loaded."""
-    elsewhere = {one.host for one in preflights_of(home, run_id) if one.is_remote}
+    elsewhere = {preflight.host for preflight in preflights_of(home, run_id) if preflight.is_remote}
     ran = {cell: claim.host for cell, claim in claims(home, run_id).items() if claim.host in elsewhere}
     facts = rows(home, "cells", run_id) or []
     return {row["cell"]: Place(row["host"] or gethostname(), ran.get(row["cell"])) for row in facts}

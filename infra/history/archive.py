@@ -100,9 +100,9 @@ def keep_newest(home: Home, run_id: str, folder: Path, count: int, say: Callable
     if file.exists():
         return f"{file} exists"
     content = backup(home, file, say)
-    oldest = sorted(one for one in folder.iterdir() if OF_RUN.fullmatch(one.name))[:-count]
-    for one in oldest:
-        one.unlink()
+    oldest = sorted(path for path in folder.iterdir() if OF_RUN.fullmatch(path.name))[:-count]
+    for path in oldest:
+        path.unlink()
     return f"{content}; {len(oldest)} older ones were removed"
 
 
@@ -227,7 +227,7 @@ def _digests(file: Path, manifest: Any) -> dict[str, str]:
                 "made it"
             )
     try:
-        digests = {str(one["path"]): one["sha256"] for one in manifest["files"]}
+        digests = {str(file["path"]): file["sha256"] for file in manifest["files"]}
     except (LookupError, TypeError) as error:
         raise ValueError(f"{MANIFEST}: {error!r}") from None
     if foreign := [path for path in digests if not is_history(path)]:

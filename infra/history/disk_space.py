@@ -260,5 +260,5 @@ def _logs(home: Home, rules: Rules) -> Iterator[Path]:
 
 def _age_days(path: Path) -> float:
     """The days since the newest change of a file, or of anything below a folder."""
-    newest = max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
+    newest = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
     return (time.time() - newest) / DAY

@@ -98,7 +98,7 @@ def freshness(home: Home) -> str:
     with spark(home, "freshness"):
         done = dbt(home, "source", "freshness", "--select", "source:raw.cells")
         results = done.result.results if done.exception is None and done.result else []
-        ages = [one for one in results if hasattr(one, "max_loaded_at")]  # the others are hooks
+        ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
         if not ages:
             _require_success(home, done)
         (source,) = ages
@@ -138,16 +138,16 @@ def _marts(home: Home, difference: Months) -> Any:
 
 def _is_built(result: Any) -> bool:
     """Whether a build of dbt made all of its models."""
-    models = [one for one in result.result or () if str(one.node.resource_type) == "model"]
-    return bool(models) and all(str(one.status) == "success" for one in models)
+    models = [model for model in result.result or () if str(model.node.resource_type) == "model"]
+    return bool(models) and all(str(model.status) == "success" for model in models)
 
 
 def _merged(result: Any, later: Any) -> Any:
     """Put the nodes that a later build made again into dbt's result of a build; the merged result."""
     if later.result is None:
         return later
-    again = {one.node.unique_id for one in later.result}
-    first = [one for one in result.result if one.node.unique_id not in again]
+    again = {outcome.node.unique_id for outcome in later.result}
+    first = [outcome for outcome in result.result if outcome.node.unique_id not in again]
     later.result.results = [*first, *later.result]
     later.success &= result.success
     return later
@@ -287,7 +287,8 @@ def _first_failure(done: Any) -> str:
     results = getattr(done.result, "results", [])
     # Two threads run tests, so the order of the results varies.
     bad = sorted(
-        (one for one in results if str(one.status) not in (*STATES, "no-op")), key=lambda one: one.node.unique_id
+        (result for result in results if str(result.status) not in (*STATES, "no-op")),
+        key=lambda result: result.node.unique_id,
     )
     if not bad:
         return "dbt failed"

@@ -45,7 +45,7 @@ class Packages(NamedTuple):
 
 def packages(home: Home) -> Packages:
     """The packages of the engine; packed first unless LOCKSTEP_HOME has them. Packing takes about half a minute."""
-    own = {name: _files(one) for name, one in _distributions(needs()).items()}
+    own = {name: _files(package) for name, package in _distributions(needs()).items()}
     digests = {name: _digest(files) for name, files in own.items()}
     whole = hashlib.sha256("".join(f"{name} {digests[name]}\n" for name in sorted(own)).encode()).hexdigest()
     folder = home.build(whole)
@@ -87,18 +87,18 @@ def _distributions(names: list[str]) -> dict[str, Distribution]:
     own: dict[str, Distribution] = {}
     waiting = list(names)
     while waiting:
-        one = distribution(waiting.pop())
-        if one.name not in own:
-            own[one.name] = one
-            for need in map(Requirement, one.requires or []):
+        package = distribution(waiting.pop())
+        if package.name not in own:
+            own[package.name] = package
+            for need in map(Requirement, package.requires or []):
                 if need.marker is None or need.marker.evaluate({"extra": ""}):
                     waiting.append(need.name)
     return dict(sorted(own.items()))
 
 
-def _files(one: Distribution) -> dict[str, Path]:
+def _files(package: Distribution) -> dict[str, Path]:
     """The files of a distribution that are modules or data, by their path among the modules."""
-    paths = {path.as_posix(): Path(str(path.locate())) for path in one.files or []}
+    paths = {path.as_posix(): Path(str(path.locate())) for path in package.files or []}
     return {name: path for name, path in sorted(paths.items()) if not name.startswith("..") and path.suffix != ".pyc"}
 
 

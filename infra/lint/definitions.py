@@ -1,4 +1,4 @@
-"""Rules for code that no other checker has: the length of a function, its parameters, and names that are participles.
+"""Rules for code that no other checker has: the length of a function, its parameters, and names that tell nothing.
 
 Clippy checks the length and the parameters of Rust functions, so only the rule for names reads Rust.
 """
@@ -15,10 +15,11 @@ from infra.lint.violation import Violation
 TESTS = re.compile(r"(^|/)tests?(/|\.rs$)|(^|/)conftest\.py$")
 MOST_LINES = 80
 MOST_PARAMETERS = 8
-# A reader cannot tell what a value is that was "found" or "given". A name is a noun, or a verb for a function.
+# A reader cannot tell what a value is that was "found", or is "one". A name is a noun, or a verb for a function.
 PARTICIPLES = frozenset({"found", "given", "asked", "made", "said", "told"})
+PRONOUN = "one"
 
-_RUST_NAME = re.compile(rf"(?<![\w\"'])_?({'|'.join(sorted(PARTICIPLES))})\b")
+_RUST_NAME = re.compile(rf"(?<![\w\"'])_?({'|'.join(sorted({*PARTICIPLES, PRONOUN}))})\b")
 _RUST_TEXT = re.compile(r"\"(\\.|[^\"\\])*\"|//.*")
 
 
@@ -65,7 +66,12 @@ def _names(path: str, tree: ast.Module) -> Iterator[Violation]:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
                 yield from _name(path, node.lineno, name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.MatchAs(name=str(name))
+            ):
                 yield from _name(path, node.lineno, name)
 
 
@@ -76,5 +82,8 @@ def _rust_names(path: str, text: str) -> Iterator[Violation]:
 
 
 def _name(path: str, line: int, name: str) -> Iterator[Violation]:
-    if name.strip("_").lower() in PARTICIPLES:
+    word = name.strip("_").lower()
+    if word in PARTICIPLES:
         yield Violation(path, line, "code/participle", f"`{name}` is a participle: name the value by a noun")
+    elif word == PRONOUN and not name.isupper():
+        yield Violation(path, line, "code/one", f"`{name}` says nothing: name the value by the noun of what it is")

@@ -60,7 +60,7 @@ def request(home: Home, cell: str, run_id: str | None) -> Request:
         BadInput: there is no such run or cell, another engine ran the cell, or its workload is gone.
     """
     run_id = chosen(home, run_id)
-    cells = {one["cell"]: one for one in read_plan(home, run_id)["cells"]}
+    cells = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if cell not in cells:
         raise BadInput(f"run {run_id}: {unknown('cell', cell, list(cells))}")
     if not is_of_engine(cells[cell]):
@@ -155,13 +155,13 @@ def _side(
     of: Build, report: dict[str, Any], stacks: dict[str, float], samples: int | None, counters: dict[str, float | None]
 ) -> Side:
     passes = report["samples"]
-    seconds = statistics.median(one["seconds"] for one in passes[1:])
+    seconds = statistics.median(pass_["seconds"] for pass_ in passes[1:])
     return Side(of.name, passes[0]["events"], len(passes), seconds, samples, stacks, counters)
 
 
 def tasks(report: dict[str, Any]) -> dict[str, float]:
     """The runtime's own times in the median pass, as stacks: of its tasks, else of its kinds of work."""
-    passes = sorted(report["samples"][1:], key=lambda one: one["seconds"])
+    passes = sorted(report["samples"][1:], key=lambda pass_: pass_["seconds"])
     sample = passes[len(passes) // 2]
     events = max(1, sample["events"])
     if not sample.get("tasks"):

@@ -27,7 +27,7 @@ def page() -> str:
     """The text of the page."""
     description = api.openapi()
     routes, root = description["paths"], description["servers"][0]["url"]
-    columns = {one.name: {name: about for name, _, about in one.columns} for one in mart_tables()}
+    columns = {mart.name: {name: about for name, _, about in mart.columns} for mart in mart_tables()}
     return whole_page(
         "`infra/airflow/api.py`",
         "Results as data",
@@ -69,11 +69,11 @@ def _parameters(routes: dict[str, Any]) -> list[tuple[str, str, str]]:
     defaults: dict[str, list[str]] = {}
     meanings: dict[str, str] = {}
     for path, route in routes.items():
-        for one in route["get"].get("parameters", []):
-            if one["in"] == "query":
-                meanings[one["name"]] = one["description"]
-                if value := one["schema"].get("default"):
-                    defaults.setdefault(one["name"], []).append(f"{value} of `{path.rpartition('/')[2]}`")
+        for param in route["get"].get("parameters", []):
+            if param["in"] == "query":
+                meanings[param["name"]] = param["description"]
+                if value := param["schema"].get("default"):
+                    defaults.setdefault(param["name"], []).append(f"{value} of `{path.rpartition('/')[2]}`")
     return [(code(name), ", ".join(defaults.get(name, [])), text(about)) for name, about in meanings.items()]
 
 

@@ -73,26 +73,29 @@ def _section(app: App) -> list[str]:
     rows = [
         (
             code(name),
-            code(_literal(one.default)),
-            _allowed(one),
-            text(one.doc),
+            code(_literal(parameter.default)),
+            _allowed(parameter),
+            text(parameter.doc),
         )
-        for name, one in app.declared.items()
+        for name, parameter in app.declared.items()
     ]
     parts = [
         f"## {app.name}",
         paragraph(text(sentence) + (f" Source: {text(source)}." if source else "")),
         paragraph(f"Kind: `{app.kind}`. Executors: {codes(executors_of(app.kind))}."),
-        table(("operator", "kind", "key"), [(code(one.name), one.kind, codes(one.key)) for one in app.operators[1:-1]]),
+        table(
+            ("operator", "kind", "key"),
+            [(code(operator.name), operator.kind, codes(operator.key)) for operator in app.operators[1:-1]],
+        ),
         table(("parameter", "default", "values", "description"), rows),
     ]
-    if windows := [(one.name, one) for one in app.operators if one.window is not None]:
+    if windows := [(operator.name, operator) for operator in app.operators if operator.window is not None]:
         head = ("window", "kind", "advance", "size", "delay", "keys")
-        parts.append(table(head, [(code(name), *_window(one)) for name, one in windows]))
+        parts.append(table(head, [(code(name), *_window(operator)) for name, operator in windows]))
     if app.profiles:
         profiles = [
-            (code(name), codes(f"{key}={_literal(value)}" for key, value in one.params.items()), text(one.doc))
-            for name, one in app.profiles.items()
+            (code(name), codes(f"{key}={_literal(value)}" for key, value in profile.params.items()), text(profile.doc))
+            for name, profile in app.profiles.items()
         ]
         parts.append(table(("profile", "parameters", "description"), profiles))
     if app.invariants:

@@ -63,30 +63,38 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _program(program: typer.Typer) -> list[str]:
     name = program.info.name or ""
     by_name = dict(commands(program))
-    rows = [(f"[{full}](#{full.replace(' ', '-')})", text(_help(one)[0])) for full, one in by_name.items()]
+    rows = [(f"[{full}](#{full.replace(' ', '-')})", text(_help(command)[0])) for full, command in by_name.items()]
     parts = [
         f"## {name}",
         paragraph(text(inspect.cleandoc(program.info.help or ""))),
         table(("command", "what it does"), rows),
     ]
-    return parts + [part for full, one in by_name.items() for part in _section(full, one)]
+    return parts + [part for full, command in by_name.items() for part in _section(full, command)]
 
 
 def _section(name: str, command: Any) -> list[str]:
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and "--help" not in one.opts]
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [
+        option for option in command.params if option.param_type_name == "option" and "--help" not in option.opts
+    ]
     *paragraphs, examples = _help(command)
-    words = [_metavar(one) + ("..." if one.nargs < 0 else "") for one in arguments]
-    words = [word if one.required else f"[{word}]" for word, one in zip(words, arguments, strict=True)]
-    words += [f"{one.opts[0]} {_metavar(one)}" for one in options if one.required]
-    words += ["[options]"] if any(not one.required for one in options) else []
-    parts = [f"### {name}", *(paragraph(text(one)) for one in paragraphs), block([" ".join([name, *words])], "text")]
+    words = [_metavar(argument) + ("..." if argument.nargs < 0 else "") for argument in arguments]
+    words = [word if argument.required else f"[{word}]" for word, argument in zip(words, arguments, strict=True)]
+    words += [f"{option.opts[0]} {_metavar(option)}" for option in options if option.required]
+    words += ["[options]"] if any(not option.required for option in options) else []
+    parts = [
+        f"### {name}",
+        *(paragraph(text(passage)) for passage in paragraphs),
+        block([" ".join([name, *words])], "text"),
+    ]
     parts.append(
-        table(("argument", "description"), [(code(_metavar(one)), text(_text(one))) for one in arguments])
+        table(
+            ("argument", "description"), [(code(_metavar(argument)), text(_text(argument))) for argument in arguments]
+        )
         if arguments
         else ""
     )
-    rows = [(*_option(one), text(_text(one))) for one in options]
+    rows = [(*_option(option), text(_text(option))) for option in options]
     parts.append(table(("option", "value", "default", "description"), rows) if options else "")
     return [*parts, *([block(examples.splitlines())] if examples else [])]
 

@@ -44,7 +44,8 @@ def _benchmarks(docs: Path) -> dict[Path, str]:
 def _schemas() -> str:
     """The JSON schemas of the contract of external engines."""
     return (
-        json.dumps({one.__name__.lower(): one.model_json_schema() for one in (Manifest, Task, Report)}, indent=2) + "\n"
+        json.dumps({model.__name__.lower(): model.model_json_schema() for model in (Manifest, Task, Report)}, indent=2)
+        + "\n"
     )
 
 

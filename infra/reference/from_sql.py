@@ -108,5 +108,5 @@ def _parts(file: Path) -> tuple[list[str], int, int]:
     """The lines of an application, and the numbers of the lines behind its docstring and behind its sources."""
     source = file.read_text()
     _, first, *statements = ast.parse(source).body
-    sources = next(one for one in statements if "nexmark.streams(app)" in ast.unparse(one))
+    sources = next(statement for statement in statements if "nexmark.streams(app)" in ast.unparse(statement))
     return source.splitlines(), first.lineno - 1, sources.end_lineno or 0

@@ -64,10 +64,10 @@ def page() -> str:
         ),
         "## Marts",
         _overview(marts),
-        *(part for one in marts for part in _section(one)),
+        *(part for mart in marts for part in _section(mart)),
         "## Raw tables",
         _overview(raw),
-        *(part for one in raw for part in _section(one)),
+        *(part for relation in raw for part in _section(relation)),
         next_pages(
             "[Speed verdicts](../explanation/speed-verdicts.md): the rules behind the marts `speed` and `gate`.",
             "[Executors and strategies](strategies.md): the values of the columns that describe a cell.",
@@ -79,15 +79,15 @@ def page() -> str:
 def raw_tables() -> Iterator[Table]:
     """The raw tables, in the order of their file."""
     (source,) = _yaml(MODELS / "staging" / "raw.yml")["sources"]
-    for one in source["tables"]:
-        yield _table(one, f"raw_{one['name']}")
+    for relation in source["tables"]:
+        yield _table(relation, f"raw_{relation['name']}")
 
 
 def mart_tables() -> Iterator[Table]:
     """The marts, by name."""
     for path in sorted((MODELS / "marts").glob("*.yml")):
-        for one in _yaml(path)["models"]:
-            yield _table(one, one["name"])
+        for model in _yaml(path)["models"]:
+            yield _table(model, model["name"])
 
 
 def _yaml(path: Path) -> dict[str, Any]:
@@ -97,14 +97,14 @@ def _yaml(path: Path) -> dict[str, Any]:
 def _table(declared: dict[str, Any], name: str) -> Table:
     blocks = _blocks()
     columns = [
-        (one["name"], _type(one), DOC.sub(lambda match: blocks[match[1]], one["description"]))
-        for one in declared["columns"]
+        (column["name"], _type(column), DOC.sub(lambda match: blocks[match[1]], column["description"]))
+        for column in declared["columns"]
     ]
     return Table(name, declared["description"], columns)
 
 
 def _type(column: dict[str, Any]) -> str:
-    never_null = any(one["type"] == "not_null" for one in column.get("constraints", ()))
+    never_null = any(constraint["type"] == "not_null" for constraint in column.get("constraints", ()))
     return f"{column['data_type']}, not null" if never_null else column["data_type"]
 
 
@@ -116,10 +116,10 @@ def _blocks() -> dict[str, str]:
 
 
 def _overview(tables: list[Table]) -> str:
-    rows = [(f"[{one.name}](#{one.name})", text(one.description)) for one in tables]
+    rows = [(f"[{relation.name}](#{relation.name})", text(relation.description)) for relation in tables]
     return table(("table", "what it holds"), rows)
 
 
-def _section(one: Table) -> list[str]:
-    columns = [(code(name), kind, text(description)) for name, kind, description in one.columns]
-    return [f"### {one.name}", table(("column", "type", "description"), columns)]
+def _section(relation: Table) -> list[str]:
+    columns = [(code(name), kind, text(description)) for name, kind, description in relation.columns]
+    return [f"### {relation.name}", table(("column", "type", "description"), columns)]

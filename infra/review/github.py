@@ -35,10 +35,10 @@ def post(api: str, repository: str, token: str, number: int, body: str) -> str:
     """
     comments = f"{api}/repos/{repository}/issues/{number}/comments"
     try:
-        for one in _comments(comments, token):
-            if one["body"].startswith(MARKER):
-                _call("PATCH", one["url"], token, {"body": body})
-                return f"replaced the comment {one['html_url']}"
+        for comment in _comments(comments, token):
+            if comment["body"].startswith(MARKER):
+                _call("PATCH", comment["url"], token, {"body": body})
+                return f"replaced the comment {comment['html_url']}"
         return f"posted the comment {_call('POST', comments, token, {'body': body})['html_url']}"
     except HTTPError as error:
         if error.code == HTTPStatus.FORBIDDEN:

@@ -41,7 +41,7 @@ def junit(review: Review) -> str:
 
 
 def _suite(suites: Element, name: str) -> Element:
-    suite = next((one for one in suites if one.get("name") == name), None)
+    suite = next((suite for suite in suites if suite.get("name") == name), None)
     return SubElement(suites, "testsuite", name=name) if suite is None else suite
 
 

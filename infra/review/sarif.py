@@ -47,7 +47,7 @@ def _place(folder: Path) -> str:
 def _result(rule: str, message: str, app: str, place: str) -> dict[str, Any]:
     """A result at the first `file.py:line` in a text; without one, at the first line of the application."""
     files = {path.name: path for path in (ROOT / "streaming_core" / "apps").rglob("*.py")}
-    name, line = next((one.groups() for one in _PLACE.finditer(place) if one[1] in files), (f"{app}.py", None))
+    name, line = next((match.groups() for match in _PLACE.finditer(place) if match[1] in files), (f"{app}.py", None))
     region = {"startLine": int(line or 1)}
     result: dict[str, Any] = {"ruleId": rule, "level": "error", "message": {"text": message}}
     if name in files:

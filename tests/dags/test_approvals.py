@@ -49,8 +49,8 @@ def test_only_the_red_cells_of_the_question_are_acknowledged(lockstep_home):
     every = approvals.red_cells("", "")
     assert every["run"] == past_runs.LAST
     assert every["subject"] == "Acknowledge 3 red cells of the run of 2026-01-05 02:00 UTC?"
-    one = approvals.red_cells(past_runs.LAST, every["cells"][1])
-    assert approvals.acknowledge(one, answered("Acknowledge")) == (
+    cell = approvals.red_cells(past_runs.LAST, every["cells"][1])
+    assert approvals.acknowledge(cell, answered("Acknowledge")) == (
         f"run {past_runs.LAST}: ada acknowledged 1 red cell: it is fine"
     )
     assert list(decisions.acknowledgements(lockstep_home)) == [(past_runs.LAST, every["cells"][1])]

@@ -102,7 +102,9 @@ def deferred(call) -> CellTrigger | OthersTrigger:
     assert raised.value.method_name == "resume"
     classpath, arguments = raised.value.trigger.serialize()
     assert json.loads(json.dumps(arguments)) == arguments
-    return {one.__name__: one for one in (CellTrigger, OthersTrigger)}[classpath.rpartition(".")[2]](**arguments)
+    return {trigger.__name__: trigger for trigger in (CellTrigger, OthersTrigger)}[classpath.rpartition(".")[2]](
+        **arguments
+    )
 
 
 def outcomes(home: Home) -> dict[str, tuple[str, str | None]]:

@@ -25,22 +25,25 @@ def home(lockstep_home):
 def of_task(stage: str, run: str = LAST) -> tuple[list[dict], list[dict]]:
     """Inputs and outputs of a task, as JSON in events."""
     facets = Job(task_id=stage, run=run, arguments=[]).get_openlineage_facets_on_complete(None)
-    return tuple([json.loads(Serde.to_json(one)) for one in sets] for sets in (facets.inputs, facets.outputs))
+    return tuple([json.loads(Serde.to_json(data_set)) for data_set in sets] for sets in (facets.inputs, facets.outputs))
 
 
 def test_data_sets_are_files_below_the_home(home):
     inputs, outputs = of_task(Stage.PREPARE_WORKLOADS)
-    assert [one["name"] for one in inputs] == [str(home.imported("tweets"))]
+    assert [data_set["name"] for data_set in inputs] == [str(home.imported("tweets"))]
     names = [home.workload(app, f"{app}-{past_runs.EVENTS}") for app in ("gs", "sl")]
-    assert [one["name"] for one in outputs] == [*map(str, names), str(home.workload("wc", "wc-tweets"))]
-    assert {one["namespace"] for one in (*inputs, *outputs)} == {"file"}
+    assert [data_set["name"] for data_set in outputs] == [*map(str, names), str(home.workload("wc", "wc-tweets"))]
+    assert {data_set["namespace"] for data_set in (*inputs, *outputs)} == {"file"}
     _, outputs = of_task(Stage.RUN_ORACLE)
-    assert [one["name"] for one in outputs] == [str(home.oracle("gs", "0123"))]
+    assert [data_set["name"] for data_set in outputs] == [str(home.oracle("gs", "0123"))]
 
 
 def test_run_is_the_version_of_what_it_adds_to(home):
     inputs, outputs = of_task(Stage.VALIDATE_OUTPUTS)
-    versions = {one["name"]: one["facets"].get("version", {}).get("datasetVersion") for one in (*inputs, *outputs)}
+    versions = {
+        data_set["name"]: data_set["facets"].get("version", {}).get("datasetVersion")
+        for data_set in (*inputs, *outputs)
+    }
     assert versions == {
         str(home.root / "runs"): LAST,
         str(home.oracle("gs", "0123")): None,
@@ -62,7 +65,7 @@ def test_stage_that_is_off_has_no_data_sets(home):
     past_runs.add(home, "20260108T020000Z-000000aa", gate_minutes=1, find_minutes=1)
     for stage, names in ((Stage.SPEED_GATE, ["pairs"]), (Stage.FIND, ["finds", "searches"])):
         _, outputs = of_task(stage, "20260108T020000Z-000000aa")
-        assert [one["name"] for one in outputs] == [str(home.raw(name)) for name in names]
+        assert [data_set["name"] for data_set in outputs] == [str(home.raw(name)) for name in names]
 
 
 def test_every_stage_that_reads_or_writes_has_the_method(dags):

@@ -140,8 +140,8 @@ def test_collector_receives_the_figures_of_a_run(lockstep_home, web):
                 labels = {label.key: label.value.string_value for label in point.attributes}
                 points[(metric.name, *sorted(labels.items()))] = point.as_double or point.as_int
     expected = {
-        (f"airflow.{one.metric}", *sorted(one.labels.items())): one.value
-        for one in of_run(History(lockstep_home).run(LAST))
+        (f"airflow.{event.metric}", *sorted(event.labels.items())): event.value
+        for event in of_run(History(lockstep_home).run(LAST))
     }
     assert len(expected) > 10
     assert points == expected

@@ -210,8 +210,8 @@ def test_every_answer_has_security_headers(server, token, path, login, method):
 def test_run_can_be_compared_with_any_earlier_run(get):
     last, first = past_runs.LAST, past_runs.RUN_IDS[0]
     assert "shared cells changed their verdict" in get(f"/lockstep/{last}/beside-{first}.html").text
-    for one, other in ((last, "20000101T000000Z-00000000"), ("20000101T000000Z-00000000", last)):
-        answer = get(f"/lockstep/{one}/beside-{other}.html")
+    for run_id, other in ((last, "20000101T000000Z-00000000"), ("20000101T000000Z-00000000", last)):
+        answer = get(f"/lockstep/{run_id}/beside-{other}.html")
         assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
 
 
@@ -220,14 +220,14 @@ def test_form_compares_any_two_runs(get):
     assert '<form method="get" action="compare">' in page.text
     assert policy_of(page)["form-action"] == "'self'"
     assert "script-src" not in policy_of(page)
-    one, other = past_runs.RUN_IDS[1], past_runs.RUN_IDS[3]
-    assert page.text.count(f'<option value="{one}"') == 2
-    answer = get(f"/lockstep/compare?run={one}&other={other}")
-    assert answer.headers["location"] == f"/lockstep/{one}/beside-{other}.html"
+    first, second = past_runs.RUN_IDS[1], past_runs.RUN_IDS[3]
+    assert page.text.count(f'<option value="{first}"') == 2
+    answer = get(f"/lockstep/compare?run={first}&other={second}")
+    assert answer.headers["location"] == f"/lockstep/{first}/beside-{second}.html"
     assert "Conditions that differ" in get(answer.headers["location"]).text
     for bad in ("%0d%0aX: y", "../secret", "//example.org", ""):
-        assert get(f"/lockstep/compare?run={bad}&other={other}").status_code == 404
-    assert get(f"/lockstep/compare?run={one}").status_code == 422
+        assert get(f"/lockstep/compare?run={bad}&other={second}").status_code == 404
+    assert get(f"/lockstep/compare?run={first}").status_code == 422
 
 
 # Encoded, because clients resolve plain dots themselves.
@@ -252,7 +252,7 @@ def test_pages_and_data_are_read_only(server, token, method, path):
 
 
 def test_data_has_the_login_and_the_refusals_of_the_pages_as_json(server, get, token):
-    assert [one["run_id"] for one in get("/lockstep/api/runs?limit=2").json()] == past_runs.RUN_IDS[:-3:-1]
+    assert [run["run_id"] for run in get("/lockstep/api/runs?limit=2").json()] == past_runs.RUN_IDS[:-3:-1]
     server.cookies.clear()
     bearer = server.get(f"/lockstep/api/runs/{RUN}", headers={"Authorization": f"Bearer {token}"})
     assert bearer.json()["run_id"] == RUN
@@ -409,6 +409,6 @@ def test_button_on_the_page_of_a_cell_profiles_it(get, server, token, known_dag,
 
 
 def test_airflow_links_to_the_pages_and_the_documentation(get):
-    (plugin,) = [one for one in get("/api/v2/plugins").json()["plugins"] if one["name"] == "lockstep"]
+    (plugin,) = [plugin for plugin in get("/api/v2/plugins").json()["plugins"] if plugin["name"] == "lockstep"]
     names = {(view["name"], view["destination"], view.get("category")) for view in plugin["external_views"]}
     assert names == {(TITLE, "nav", None), (TITLE, "dag_run", None), (f"{TITLE} documentation", "nav", "docs")}

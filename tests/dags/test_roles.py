@@ -51,7 +51,7 @@ def clients(airflow_home, tmp_path_factory):
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("request_of", REQUESTS, ids=lambda one: one[0])
+@pytest.mark.parametrize("request_of", REQUESTS, ids=lambda request: request[0])
 def test_roles_have_the_permissions_of_the_security_page(clients, role, request_of):
     server, logins = clients
     what, method, path = request_of

@@ -81,7 +81,7 @@ def test_stage_failure_says_that_a_user_stopped_it(server, run):
 def test_killed_process_marks_only_its_own_run_dead(server, run, monkeypatch):
     address, home, run_id = run
     published = []
-    monkeypatch.setattr("reports.publish.publish", lambda _, one: published.append(one))
+    monkeypatch.setattr("reports.publish.publish", lambda _, run_id: published.append(run_id))
     airflow_run = address.rpartition("/")[2]
     waiting = server.post(RUNS, json={"logical_date": None, "conf": CONF}).json()["dag_run_id"]
     open_runs.add(airflow_run, datetime.fromisoformat(server.get(address).json()["run_after"]))

@@ -175,7 +175,7 @@ def test_form_never_changes_a_typed_value(dags):
     that contains the typed text."""
     for dag, name, param in fields_of(dags):
         assert not {"minimum", "maximum", "maxLength"} & param.schema.keys(), (dag, name)
-        options = [str(one) for one in param.schema.get("examples") or param.schema.get("enum") or ()]
+        options = [str(option) for option in param.schema.get("examples") or param.schema.get("enum") or ()]
         for before, option in itertools.combinations(options, 2):
             assert option not in before, (dag, name)
 

@@ -49,7 +49,7 @@ def specs() -> list[RunSpec]:
 def plan_of(run_id: str) -> dict:
     """The plan of a run, as far as the gate reads it."""
     cells = [(spec, spec.model_dump(mode="json")) for spec in specs()]
-    rows = [{"cell": one.cell, "spec": spec, "workload": "w", "is_bound": one.is_bound} for one, spec in cells]
+    rows = [{"cell": cell.cell, "spec": spec, "workload": "w", "is_bound": cell.is_bound} for cell, spec in cells]
     return {"run_id": run_id, "workloads": [], "cells": rows}
 
 

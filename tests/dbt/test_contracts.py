@@ -41,7 +41,9 @@ def test_every_mart_has_an_enforced_contract_with_columns_that_are_never_null(bu
     tests = [n for n in manifest["nodes"].values() if (n.get("test_metadata") or {}).get("name") == "one_row_per"]
     assert {f"model.lockstep.{name}.v1" for name in marts} <= {n["attached_node"] for n in tests}
     for name, node in marts.items():
-        never = {c for c, one in node["columns"].items() if {"not_null"} <= {k["type"] for k in one["constraints"]}}
+        never = {
+            c for c, column in node["columns"].items() if {"not_null"} <= {k["type"] for k in column["constraints"]}
+        }
         assert "run_id" in never, name
         holes = [c for c in never for row in built.mart(name) if row[c] is None]
         assert holes == [], name

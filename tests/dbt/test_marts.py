@@ -205,8 +205,8 @@ def test_marts_have_their_documented_columns(built):
     for mart in marts:
         columns = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
         documented = manifest["nodes"][mart]["columns"].values()
-        assert [(one["name"], one["data_type"]) for one in documented] == [
-            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in columns
+        assert [(column["name"], column["data_type"]) for column in documented] == [
+            (column["name"], names.get(column["type"].lower(), column["type"].lower())) for column in columns
         ], mart
 
 
@@ -215,17 +215,17 @@ def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
     manifest = json.loads((built.home.root / "warehouse" / "dbt" / "manifest.json").read_text())["nodes"].values()
     built_kinds = ("model", "seed", "test")
     nodes = {node["name"] for node in manifest if node["resource_type"] in built_kinds} - {"own_ephemeral"}
-    assert {one.name.removesuffix(".v2") for one in results.nodes} == nodes
+    assert {node.name.removesuffix(".v2") for node in results.nodes} == nodes
     assert not results.failures
-    by_name = {one.name: one for one in results.nodes}
-    rows = {one.name: one.rows for one in results.others if one.of == "marts"}
+    by_name = {node.name: node for node in results.nodes}
+    rows = {mart.name: mart.rows for mart in results.others if mart.of == "marts"}
     assert rows == {name: len(built.mart(name)) for name in rows}
-    incremental = {one.name for one in results.others if one.how == "incremental"}
+    incremental = {mart.name for mart in results.others if mart.how == "incremental"}
     assert incremental == {"cells", "verdicts", "throughput", "latency", "quality", "own_new"}
     # Nodes of a user, outside of the project's folders.
     assert by_name["own_table"].of == "some/where"
     assert (by_name["own_singular"].of, by_name["own_singular"].state) == ("", "passed")
-    assert {(one.name, one.of, one.rows) for one in results.warnings} == {
+    assert {(warning.name, warning.of, warning.rows) for warning in results.warnings} == {
         ("own_warning", "runs, own_racks", 3),
         ("own_rack_is_known", "own_racks", 1),
     }
@@ -235,8 +235,8 @@ def test_run_keeps_and_shows_the_dbt_result_of_each_model_and_test(built):
     page = pages.built(pages.history.run(GREEN))
     assert f'<h1 class="amber">{results.sentence}</h1>' in page
     assert "configured to warn" in page
-    for one in results.others:
-        assert f'<th scope="row">{one.name}</th>' in page
+    for mart in results.others:
+        assert f'<th scope="row">{mart.name}</th>' in page
 
 
 def test_documentation_is_one_file_that_loads_nothing(built):

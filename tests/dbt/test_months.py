@@ -124,10 +124,10 @@ def test_build_replaces_changed_months_only(tmp_path):
     process = python(Home(tmp_path / "home"), "-c", STEPS, str(results))
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
     seen = json.loads(results.read_text())
-    assert {step: one["failed"] for step, one in seen.items()} == {step: [] for step in SCRIPT}
+    assert {step: state["failed"] for step, state in seen.items()} == {step: [] for step in SCRIPT}
 
     def runs(step: str) -> set[str]:
-        assert len({tuple(one) for one in seen[step]["runs"].values()}) == 1, "all marts have the same runs"
+        assert len({tuple(runs) for runs in seen[step]["runs"].values()}) == 1, "all marts have the same runs"
         return set(seen[step]["runs"]["runs"])
 
     def files(step: str, month: str) -> list[str]:

@@ -20,7 +20,7 @@ def test_nodes_that_fail_are_shown_with_their_reasons(tmp_path):
     assert "RunFailed: dbt model own_broken: [UNRESOLVED_COLUMN" in process.stderr
     assert (home.reports / "dbt" / "docs.html").exists(), "dbt documents the tables that there are"
     built = Built.of(History(home).run(GREEN))
-    assert {(one.kind, one.name): one.state for one in built.failures} == {
+    assert {(failure.kind, failure.name): failure.state for failure in built.failures} == {
         ("test", "own_error"): "failed",
         ("model", "own_broken"): "failed",
         ("model", "own_after_broken"): "skipped",

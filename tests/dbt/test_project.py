@@ -113,4 +113,4 @@ def test_marts_are_public_and_versioned_and_what_is_before_them_is_private():
     }
     for path in (PROJECT / "models" / "marts").glob("*.sql"):
         entry = models()[path.stem]
-        assert entry["latest_version"] in [one["v"] for one in entry["versions"]], path.stem
+        assert entry["latest_version"] in [version["v"] for version in entry["versions"]], path.stem

@@ -41,7 +41,7 @@ def test_spike_is_seen_even_beside_earlier_spikes(case, data):
 @given(centers, st.floats(-1e3, 1e3), nights, st.data())
 def test_steady_drift_with_noise_is_not_seen(start, slope, count, data):
     noise = data.draw(st.lists(st.floats(-0.4, 0.4), min_size=count + 1, max_size=count + 1))
-    figures = [start + slope * (night + one) for night, one in enumerate(noise)]
+    figures = [start + slope * (night + value) for night, value in enumerate(noise)]
     assert is_usual(figures[:-1], figures[-1])
 
 

@@ -30,7 +30,7 @@ def test_great_expectations_reads_and_writes_the_same_files(tmp_path):
     (checkpoint,) = context.checkpoints.all()
     assert checkpoint.is_fresh().success
     assert [action.type for action in checkpoint.actions] == ["update_data_docs"]
-    assert {one.name for one in checkpoint.validation_definitions} == names
+    assert {definition.name for definition in checkpoint.validation_definitions} == names
     for definition in checkpoint.validation_definitions:
         name = definition.name
         suite = json.loads(context.expectations_store.serialize(definition.suite))
@@ -141,12 +141,12 @@ def private_names(source: str) -> Iterator[str]:
     """The private names of other modules that a module imports, reads, or overrides in a subclass."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
-            yield from (one.name for one in node.names if one.name.startswith("_"))
+            yield from (name.name for name in node.names if name.name.startswith("_"))
         if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
             yield node.attr
         if isinstance(node, ast.ClassDef) and node.bases:
             yield from (
-                one.name for one in node.body if isinstance(one, ast.FunctionDef) and re.match("_[^_]", one.name)
+                item.name for item in node.body if isinstance(item, ast.FunctionDef) and re.match("_[^_]", item.name)
             )
 
 

@@ -77,7 +77,7 @@ def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> 
 
 
 def test_rows_that_break_a_rule_have_an_application_and_a_cell():
-    queries = [one["kwargs"].get("unexpected_rows_query") for suite in FIXED.values() for one in suite]
+    queries = [rule["kwargs"].get("unexpected_rows_query") for suite in FIXED.values() for rule in suite]
     assert len(queries) > 10
     for query in filter(None, queries):
         assert re.match(r"SELECT app, (min\(cell\) AS )?cell\b", query), query
@@ -113,15 +113,15 @@ def test_right_run_passes_again_and_its_pages_have_the_menu(tmp_path, spark, cap
     stored = sorted((tmp_path / "expectations" / "results").rglob("*.json"))
     (checkpoint,) = context_folder(world.home).glob("checkpoints/*.json")
     results = [json.loads(path.read_text()) for path in stored]
-    by_suite = {one["suite_name"]: one["meta"]["checkpoint_id"] for one in results}
+    by_suite = {result["suite_name"]: result["meta"]["checkpoint_id"] for result in results}
     assert by_suite == dict.fromkeys(shown, json.loads(checkpoint.read_text())["id"])
-    assert {one["meta"]["run_id"]["run_name"] for one in results} == {RUN_ID}
+    assert {result["meta"]["run_id"]["run_name"] for result in results} == {RUN_ID}
     rows = raw_rows(world.home, "expectations", RUN_ID)
     assert {row["data_set"]: row["success"] for row in rows} == dict.fromkeys(shown, True)
     assert (
         len({(row["data_set"], row["number"]) for row in rows})
         == len(rows)
-        == sum(one["count"] for one in shown.values())
+        == sum(data_set["count"] for data_set in shown.values())
     )
     counts = {row["data_set"]: row["observed_value"] for row in rows if row["expectation"] == ROW_COUNT}
     assert counts.keys() == shown.keys()
@@ -168,7 +168,12 @@ def test_wrong_run_names_each_failed_expectation_and_its_place(tmp_path, spark, 
 def pages_need_nothing(site: Path, cells: set[str]) -> None:
     """Every page is static, links only within the site and to these pages of cells, and shows rows as text."""
     pages, report = sorted(site.rglob("*.html")), site.parent / RUN_ID / "index.html"
-    published = {report, site / "index.html", site.parent / QUALITY, *(site.parent / one.href for one in MENU)}  # later
+    published = {
+        report,
+        site / "index.html",
+        site.parent / QUALITY,
+        *(site.parent / item.href for item in MENU),
+    }  # later
     assert len(pages) == 15
     shown, linked = "", set()
     for page in pages:

@@ -91,7 +91,7 @@ def test_last_run_of_each_earlier_day_is_its_night(tmp_path):
 def test_shares_of_nullable_fields_are_expected_too():
     app = bank()
     app.event = Record("Deposit", {"ts": i64, "amount": i64 | None}, None)
-    of = [one["kwargs"].get("column") for one in imports.expectations_of(app)]
+    of = [rule["kwargs"].get("column") for rule in imports.expectations_of(app)]
     assert of == [None, "seq", "amount"]
     history = {("import_a", None): [100.0] * 9, ("import_a", "amount"): [0.999] * 9}
     bounds = imports.bounds("import_a", ["seq", "amount"], history)

@@ -83,7 +83,7 @@ def test_find_is_a_red_cell_of_its_run(home, kind, verdict, word):
     run = History(home).run(last)
     cells = len(run.cells)
     assert not run.green
-    assert [(one.name, one.label, one.verdict) for one in run.finds] == [(CELL, "find wc/01234567", verdict)]
+    assert [(cell.name, cell.label, cell.verdict) for cell in run.finds] == [(CELL, "find wc/01234567", verdict)]
     assert f"cells equal the oracle; find wc/01234567 {word}" in run.sentence
     assert run.faulty_cells == run.finds
     assert len(run.cells) == cells
@@ -95,8 +95,8 @@ def test_find_is_a_red_cell_of_its_run(home, kind, verdict, word):
 
 def test_state_keeps_a_find_until_a_search_no_longer_shows_it(home):
     first, last = RUN_IDS[:2]
-    one = make_find(home)
-    searched(home, first, finds=(one,))
+    example = make_find(home)
+    searched(home, first, finds=(example,))
     searched(home, last, app="gs")
     latest = state(History(home))
     assert [(cell.name, cell.run_id) for cell in latest.finds] == [(CELL, first)]
@@ -112,15 +112,15 @@ def test_state_keeps_a_find_until_a_search_no_longer_shows_it(home):
 
 def test_prune_removes_a_find_once_it_is_acknowledged_and_no_longer_shows(home):
     first, last = RUN_IDS[:2]
-    one = make_find(home)
+    example = make_find(home)
 
     def is_removable() -> bool:
-        return one.folder in [item.path for item in removable(home, 10**12)]
+        return example.folder in [item.path for item in removable(home, 10**12)]
 
-    searched(home, first, finds=(one,))
+    searched(home, first, finds=(example,))
     ledger.acknowledge(home, first, None, "ann", "known")
     assert not is_removable(), "no later search"
-    searched(home, last, finds=(one,))
+    searched(home, last, finds=(example,))
     assert not is_removable(), "it still shows"
     searched(home, last)
     assert is_removable()

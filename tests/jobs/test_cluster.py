@@ -129,7 +129,7 @@ def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
                 cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
             continue
         cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
-        figures = [one for _, one in cluster.figures(drawn.pass_)]
+        figures = [figures for _, figures in cluster.figures(drawn.pass_)]
         difference = drawn.difference(shared_outputs(drawn.pass_), shared_states(drawn.pass_), figures)
         assert difference is None, f"{kind} {number}: {difference}"
 

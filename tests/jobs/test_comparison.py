@@ -24,9 +24,9 @@ def rows(n: int) -> pa.Table:
 
 def test_distribution_of_rows_over_files_does_not_matter(tmp_path):
     table = rows(BATCH_ROWS + 10)
-    one = write(tmp_path / "a", table)
+    file = write(tmp_path / "a", table)
     several = write(tmp_path / "b", table.slice(0, 7), table.slice(7, 0), table.slice(7))
-    facts = compare("outputs", one, several)
+    facts = compare("outputs", file, several)
     assert (facts["counts"], facts["faults"], facts["out_of_order"]) == ({}, [], 0)
     assert facts["expected_rows"] == facts["actual_rows"] == BATCH_ROWS + 10
 

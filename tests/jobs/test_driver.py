@@ -19,7 +19,12 @@ def test_driver_of_a_master_on_this_machine_has_loopback(master):
     "master", ["spark://{}:7077", "spark://{0}:7077,{0}:7078", "k8s://https://{}:6443", "k8s://{}"]
 )
 def test_driver_has_the_address_of_its_route_to_the_master(master):
-    own = [one.address for name in psutil.net_if_addrs().values() for one in name if one.family == socket.AF_INET]
+    own = [
+        address.address
+        for name in psutil.net_if_addrs().values()
+        for address in name
+        if address.family == socket.AF_INET
+    ]
     addresses = [address for address in own if not address.startswith("127.")]
     if not addresses:
         pytest.skip("this machine has no network")

@@ -54,10 +54,13 @@ def test_verdict_needs_all_but_a_few_ranks(against, verdict):
 
 def test_swapped_builds_swap_the_verdict():
     for seed in range(50):
-        one, other = gate(pairs(seed, slower=0.05)), gate(-pairs(seed, slower=0.05))
+        slower, faster = gate(pairs(seed, slower=0.05)), gate(-pairs(seed, slower=0.05))
         mirror = {"slower": "faster", "faster": "slower"}
-        assert other.verdict == mirror.get(one.verdict, one.verdict) or "too_noisy" in (one.verdict, other.verdict)
-        assert (1 + one.change) * (1 + other.change) == pytest.approx(1)
+        assert faster.verdict == mirror.get(slower.verdict, slower.verdict) or "too_noisy" in (
+            slower.verdict,
+            faster.verdict,
+        )
+        assert (1 + slower.change) * (1 + faster.change) == pytest.approx(1)
 
 
 def test_missing_pair_leaves_no_verdict():

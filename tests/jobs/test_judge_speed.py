@@ -44,7 +44,9 @@ def test_sources_of_dbt_declare_the_columns():
     (entry,) = yaml.safe_load((ROOT / "dbt" / "models" / "staging" / "speed.yml").read_text())["sources"]
     stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in entry["tables"]}
     schemas = {"trends": judge_speed.TRENDS, "gates": judge_speed.GATES}
-    assert stated == {name: [(one.name, SQL_TYPES[one.type]) for one in schema] for name, schema in schemas.items()}
+    assert stated == {
+        name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in schemas.items()
+    }
 
 
 def test_ratio_is_the_median_over_repetitions_beside_the_loop(tmp_path):
@@ -75,7 +77,7 @@ def test_ratio_is_the_median_over_repetitions_beside_the_loop(tmp_path):
     ],
 )
 def test_disturbed_and_short_runs_are_not_compared_and_say_so(tmp_path, cell, samples, unfit):
-    write(Home(tmp_path), 0, cell, [SAMPLE | one for one in samples])
+    write(Home(tmp_path), 0, cell, [SAMPLE | sample for sample in samples])
     ((row,), _) = tables(Home(tmp_path))
     assert row["verdict"] == (unfit or "too_new")
     assert (row["nights"] is None) == (unfit is not None)

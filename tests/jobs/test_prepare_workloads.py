@@ -105,11 +105,13 @@ def test_invalid_invariant_stops_its_application_before_any_run(home, spark, mon
 def test_run_records_where_its_events_come_from_and_what_was_checked(home, spark):
     run(home, spark)
     first = provenance_of(home, RUN_ID)
-    assert {one.app: (one.origin, one.events, one.seed) for one in first.values()} == {
+    assert {
+        provenance.app: (provenance.origin, provenance.events, provenance.seed) for provenance in first.values()
+    } == {
         "sl": ("generated", 300, 7),
         "wc": ("generated", 100, 7),
     }
-    assert {check.result for one in first.values() for check in one.checks} == {"passed"}
+    assert {check.result for provenance in first.values() for check in provenance.checks} == {"passed"}
     entry = next(e for e in read_plan(home, RUN_ID)["workloads"] if e["app"] == "wc")
     folder = home.workload("wc", entry["address"])
     events = workload.generate_chunk("wc", {}, 100, 7, 0, 100)
@@ -130,4 +132,6 @@ def test_damaged_workload_is_detected_before_cells_run(home, spark):
     assert "part-00000.parquet is missing" in failure(prepare_workloads.work, home, spark)
     provenance = provenance_of(home, RUN_ID)
     assert [check.result for check in provenance[address].checks] == ["failed", *["not checked"] * 3]
-    assert {check.result for one in provenance.values() if one.app == "sl" for check in one.checks} == {"passed"}
+    assert {
+        check.result for provenance in provenance.values() if provenance.app == "sl" for check in provenance.checks
+    } == {"passed"}

@@ -111,7 +111,7 @@ def test_retry_after_lost_spark_skips_finished_cells(session, home):
     assert work(session, home) == "ran 3 cells on the Spark of connection cluster"
     assert session.ran == ["one", "two", "two", "three"]
     planned = json.loads((home.run(RUN_ID) / "plan.json").read_text())["cells"][1]
-    assert [(one.number, one.path.name) for one in attempts(home, RUN_ID, planned)] == [
+    assert [(attempt.number, attempt.path.name) for attempt in attempts(home, RUN_ID, planned)] == [
         (1, "attempt-1"),
         (2, "attempt-2"),
     ]

@@ -26,7 +26,7 @@ def judged(points, epochs=None, bridges=None) -> list[Verdict]:
 def test_slowdown_is_found_within_three_nights_and_named_by_its_first_build():
     points = [math.log(2 if i < 16 else 1.88) + 0.005 * math.sin(2 * i) for i in range(19)]
     verdicts = judged(points)
-    assert [one.verdict for one in verdicts] == ["too_new"] * 14 + ["unchanged"] * 4 + ["slower"]
+    assert [verdict.verdict for verdict in verdicts] == ["too_new"] * 14 + ["unchanged"] * 4 + ["slower"]
     last = verdicts[-1]
     assert (last.since_run, last.since_build, last.found_run, last.nights) == ("r16", "b16-", "r18", 3)
     assert last.change_low < last.change < last.change_high < 0
@@ -37,7 +37,7 @@ def test_slowdown_is_found_within_three_nights_and_named_by_its_first_build():
 def test_faster_and_mended_series_say_so():
     assert judged(history(5, 60, slower=-0.3, at=30))[-1].verdict == "faster"
     mended = [y - (0.1 if 40 <= i < 46 else 0) for i, y in enumerate(history(6, 70))]
-    assert {one.verdict for one in judged(mended)[43:46]} == {"slower"}
+    assert {verdict.verdict for verdict in judged(mended)[43:46]} == {"slower"}
     assert judged(mended)[-1].verdict == "faster", "the last change counts"
 
 
@@ -47,16 +47,22 @@ def test_noisy_series_has_no_verdict():
 
 def test_series_of_no_night_and_of_one_night():
     assert judged([]) == []
-    (one,) = judged([math.log(2)])
-    assert (one.verdict, one.nights, one.level, one.noise, one.smallest) == ("too_new", 1, 2, None, None)
+    (verdict,) = judged([math.log(2)])
+    assert (verdict.verdict, verdict.nights, verdict.level, verdict.noise, verdict.smallest) == (
+        "too_new",
+        1,
+        2,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("scale", [0.5, 7.0])
 def test_ratio_of_all_nights_changes_levels_only(scale):
     points = history(3, 90, slower=0.05, at=60)
-    for one, other in zip(judged(points), judged([y + math.log(scale) for y in points]), strict=True):
-        assert (one.verdict, one.since_run, one.nights) == (other.verdict, other.since_run, other.nights)
-        assert other.level == pytest.approx(scale * one.level)
+    for left, right in zip(judged(points), judged([y + math.log(scale) for y in points]), strict=True):
+        assert (left.verdict, left.since_run, left.nights) == (right.verdict, right.since_run, right.nights)
+        assert right.level == pytest.approx(scale * left.level)
 
 
 def test_earlier_verdicts_do_not_depend_on_later_nights():
@@ -68,15 +74,17 @@ def test_measured_source_change_continues_the_series():
     loop = [y + (0.7 if i >= 30 else 0) for i, y in enumerate(history(11, 60))]
     epochs = ["one"] * 30 + ["two"] * 30
     bridged = judged(loop, epochs, {30: (29, None)})
-    assert {one.verdict for one in bridged[14:]} == {"unchanged"}, "no change of the loop reads as a change of speed"
+    assert {verdict.verdict for verdict in bridged[14:]} == {"unchanged"}, (
+        "no change of the loop reads as a change of speed"
+    )
     assert (bridged[31].smallest, bridged[31].bridge_run) == (0.03, "r30"), "the verdict is the gate's at first"
     assert bridged[40].bridge_run is None
     slower = judged(loop, epochs, {30: (29, -0.051)})
-    assert {(one.verdict, one.since_run, one.found_run, one.change) for one in slower[30:]} == {
+    assert {(verdict.verdict, verdict.since_run, verdict.found_run, verdict.change) for verdict in slower[30:]} == {
         ("slower", "r30", "r30", -0.051)
     }, "a slowdown never becomes the new normal in silence"
     later = judged(loop, epochs, {33: (20, 0.1)})
-    assert [one.verdict for one in later[30:34]] == ["not_judged"] * 3 + ["faster"]
+    assert [verdict.verdict for verdict in later[30:34]] == ["not_judged"] * 3 + ["faster"]
     assert (later[33].since_run, later[33].found_run) == ("r30", "r33")
 
 
@@ -84,7 +92,7 @@ def test_measured_source_change_continues_the_series():
 def test_source_change_without_a_bridge_is_not_judged_until_the_epoch_has_noise(bridges):
     loop = [y + (0.7 if i >= 30 else 0) for i, y in enumerate(history(11, 60))]
     verdicts = judged(loop, ["one"] * 30 + ["two"] * 30, bridges)
-    assert {(one.verdict, one.edited_build, one.reference_build) for one in verdicts[30:44]} == {
+    assert {(verdict.verdict, verdict.edited_build, verdict.reference_build) for verdict in verdicts[30:44]} == {
         ("not_judged", "b30-", "b29-")
     }
     assert (verdicts[44].verdict, verdicts[44].edited_build, verdicts[44].reference_build) == (
@@ -97,7 +105,7 @@ def test_source_change_without_a_bridge_is_not_judged_until_the_epoch_has_noise(
 def test_bridge_keeps_the_change_of_the_epoch_before():
     points = history(9, 70, slower=0.1, at=40)
     verdicts = judged(points, ["one"] * 50 + ["two"] * 20, {50: (49, None)})
-    change = [(one.verdict, one.since_run, one.found_run, one.change) for one in verdicts]
+    change = [(verdict.verdict, verdict.since_run, verdict.found_run, verdict.change) for verdict in verdicts]
     assert change[49][:2] == ("slower", "r40")
     assert set(change[50:]) == {change[49]}
 
@@ -105,12 +113,12 @@ def test_bridge_keeps_the_change_of_the_epoch_before():
 def test_daily_edits_have_a_verdict_every_day():
     points, epochs = history(12, 40), ["one"] * 20 + [str(i) for i in range(20, 40)]
     verdicts = judged(points, epochs, {i: (i - 1, None) for i in range(20, 40)})
-    assert {one.verdict for one in verdicts[14:]} == {"unchanged"}
+    assert {verdict.verdict for verdict in verdicts[14:]} == {"unchanged"}
 
 
 def test_false_alarms_are_rarer_than_one_in_a_thousand_nights_of_a_hundred_cells():
     # A hundredth of the nights in docs/explanation/speed-verdicts.md, which were counted by hand.
-    assert {one.found_run for seed in range(40) for one in judged(history(seed, 250))} == {None}
+    assert {verdict.found_run for seed in range(40) for verdict in judged(history(seed, 250))} == {None}
 
 
 @pytest.mark.parametrize(("noise", "nights", "least"), [(0.005, 30, 0.94), (0.008, 30, 0.90), (0.01, 60, 0.80)])

@@ -107,10 +107,10 @@ def main() -> None:
         folder = Path(name)
         run_java(task, folder)
         passes = [json.loads(line) for line in (folder / "passes").read_text().splitlines()]
-        for number, one in enumerate(passes):
+        for number, pass_ in enumerate(passes):
             microseconds = np.fromfile(folder / f"latencies-{number}", ">f4").astype(float)
             if len(microseconds):
-                one["latency_us"] = latency(microseconds)
+                pass_["latency_us"] = latency(microseconds)
         write_outputs(task, read_outputs(task, folder))
     write_report(task, passes, versions={"flink": VERSION})
 

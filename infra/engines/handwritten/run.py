@@ -34,7 +34,7 @@ def main() -> None:
 
 def seconds(passes: list[dict]) -> float:
     """The seconds of all passes."""
-    return sum(one["seconds"] for one in passes)
+    return sum(pass_["seconds"] for pass_ in passes)
 
 
 def one_pass(task: Task, loop: subprocess.Popen, kind: str, line: str) -> dict:

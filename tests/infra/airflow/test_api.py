@@ -43,7 +43,7 @@ def get():
 def test_runs_come_page_by_page_from_the_newest_on(home, get):
     ids, before = [], ""
     while page := get(f"{PATH}/runs?limit=2{before}").json():
-        ids += [one["run_id"] for one in page]
+        ids += [run["run_id"] for run in page]
         before = f"&before={ids[-1]}"
     assert ids == past_runs.RUN_IDS[::-1]
     first = get(f"{PATH}/runs?limit=1").json()[0]
@@ -63,19 +63,19 @@ def test_run_has_the_result_of_each_cell(home, get):
     answer = get(f"{PATH}/runs/{past_runs.LAST}").json()
     rows = {row["cell"]: row for row in warehouse.rows(home, "cells", past_runs.LAST)}
     samples = warehouse.rows(home, "samples", past_runs.LAST)
-    assert [one["cell"] for one in answer["results"]] == sorted(rows)
-    for one in answer["results"]:
-        row = rows[one["cell"]]
-        for name in one.keys() & row.keys():
-            assert one[name] == row[name], name
-        rates = [s["events_per_s"] for s in samples if s["cell"] == one["cell"] and s["kind"] == "peak"]
-        assert one["peak_samples"] == len(rates)
-        assert one["median_events_per_s"] == (statistics.median(rates) if rates else None)
-        assert (one["min_events_per_s"], one["max_events_per_s"]) == (
+    assert [cell["cell"] for cell in answer["results"]] == sorted(rows)
+    for result in answer["results"]:
+        row = rows[result["cell"]]
+        for name in result.keys() & row.keys():
+            assert result[name] == row[name], name
+        rates = [s["events_per_s"] for s in samples if s["cell"] == result["cell"] and s["kind"] == "peak"]
+        assert result["peak_samples"] == len(rates)
+        assert result["median_events_per_s"] == (statistics.median(rates) if rates else None)
+        assert (result["min_events_per_s"], result["max_events_per_s"]) == (
             min(rates, default=None),
             max(rates, default=None),
         )
-    slower = [one for one in answer["results"] if one["speed"] and one["speed"]["verdict"] == "slower"]
+    slower = [cell for cell in answer["results"] if cell["speed"] and cell["speed"]["verdict"] == "slower"]
     (cell,) = slower
     assert (cell["app"], cell["strategy"], cell["threads"]) == ("gs", "serial", 2)
     assert (cell["speed"]["change"], cell["speed"]["change_low"]) == (-0.051, -0.064)
@@ -84,11 +84,11 @@ def test_run_has_the_result_of_each_cell(home, get):
 
 def test_history_of_a_cell_has_red_runs_too(home, get):
     results = get(f"{PATH}/runs/{past_runs.LAST}").json()["results"]
-    name = next(one["cell"] for one in results if one["verdict"] == "different")
+    name = next(cell["cell"] for cell in results if cell["verdict"] == "different")
     path = f"{PATH}/cells/{name}/history"
     history = get(path).json()
-    assert [one["run_id"] for one in history] == past_runs.RUN_IDS[::-1]
-    assert [one["verdict"] for one in history] == ["different"] + ["equal"] * 4
+    assert [row["run_id"] for row in history] == past_runs.RUN_IDS[::-1]
+    assert [row["verdict"] for row in history] == ["different"] + ["equal"] * 4
     assert history[0] in results
     assert get(f"{path}?limit=2&before={past_runs.RUN_IDS[3]}").json() == history[2:4]
     assert get(f"{path}?before={past_runs.RUN_IDS[0]}").json() == []
@@ -137,7 +137,7 @@ def test_unreadable_results_are_named(tmp_path, monkeypatch, get):
 
 
 def test_fields_are_columns_of_the_marts(home, get):
-    marts = {one.name: {name for name, _, _ in one.columns} for one in mart_tables()}
+    marts = {mart.name: {name for name, _, _ in mart.columns} for mart in mart_tables()}
     schemas = get(f"{PATH}/openapi.json").json()["components"]["schemas"]
     fields = {name: set(schemas[name]["properties"]) for name in ("Run", "Result", "Speed")}
     assert fields["Run"] - marts["runs"] == {"origin", "matrix", "state", "color", "sentence"}

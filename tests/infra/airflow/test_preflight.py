@@ -72,17 +72,17 @@ def python(tmp_path):
 
 
 def test_fit_host_reports_its_facts_and_has_the_build(connect, home, packed, builds):
-    one = preflight("node", home)
-    assert one.reason is None
-    assert (one.host, one.build) == ("node", packed.digest)
-    assert one.cores == len(os.sched_getaffinity(0))
-    assert 1 <= sum(one.sockets) <= one.cores
-    assert one.points[-1] == min(sum(one.sockets), one.threads)
-    assert one.python == ".".join(map(str, sys.version_info[:3]))
-    assert one.distances[0][0] == 10
-    assert one.skew_seconds == 0
-    assert one.memory_bytes > MEMORY_BYTES
-    assert one.disk_bytes > DISK_BYTES
+    result = preflight("node", home)
+    assert result.reason is None
+    assert (result.host, result.build) == ("node", packed.digest)
+    assert result.cores == len(os.sched_getaffinity(0))
+    assert 1 <= sum(result.sockets) <= result.cores
+    assert result.points[-1] == min(sum(result.sockets), result.threads)
+    assert result.python == ".".join(map(str, sys.version_info[:3]))
+    assert result.distances[0][0] == 10
+    assert result.skew_seconds == 0
+    assert result.memory_bytes > MEMORY_BYTES
+    assert result.disk_bytes > DISK_BYTES
     assert [path.name for path in builds.iterdir()] == [packed.digest]
     assert not list(home.root.glob(".preflight-*"))
 
@@ -134,9 +134,9 @@ EXTRAS = {
 def test_host_with_a_wrong_connection_has_a_reason_in_one_line(fault, connect, home):
     extra, reason = EXTRAS[fault]
     connect(**extra)
-    one = preflight("node", home)
-    assert re.match(reason, one.reason), one.reason
-    assert "\n" not in one.reason
+    result = preflight("node", home)
+    assert re.match(reason, result.reason), result.reason
+    assert "\n" not in result.reason
     assert not list(home.root.glob(".preflight-*"))
 
 
@@ -171,13 +171,13 @@ PYTHONS = {
 @pytest.mark.parametrize("fault", some(PYTHONS))
 def test_unfit_host_has_a_reason_in_one_line(fault, connect, home, python):
     connect(python=python(CODE[fault]))
-    one = preflight("node", home)
-    assert PYTHONS[fault] in one.reason
-    assert "\n" not in one.reason
+    result = preflight("node", home)
+    assert PYTHONS[fault] in result.reason
+    assert "\n" not in result.reason
     if fault == "other packages":
-        assert one.reason.endswith("): type `lockstep hosts --install node`")
+        assert result.reason.endswith("): type `lockstep hosts --install node`")
     if fault.startswith("clock"):
-        assert 80 < abs(one.skew_seconds) <= 90
+        assert 80 < abs(result.skew_seconds) <= 90
 
 
 def test_unfit_build_counts_as_no_attempt(connect, home, python):

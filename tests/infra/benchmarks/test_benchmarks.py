@@ -286,10 +286,10 @@ def test_every_declared_plot_of_a_suite_can_be_drawn(home, name, monkeypatch):
     assert "(0.50 to 2.00)" in Outline(text).text
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
     assert set(drawn) == set(order), "each experiment has a chart"
-    for one in measurements:
-        measured_columns = {column for row in one["rows"] for column, value in row.items() if value is not None}
-        plots = [p for p in one["plots"] if p["y"] in measured_columns]
-        assert drawn[one["name"]] >= len(plots), one["name"]
+    for measurement in measurements:
+        measured_columns = {column for row in measurement["rows"] for column, value in row.items() if value is not None}
+        plots = [p for p in measurement["plots"] if p["y"] in measured_columns]
+        assert drawn[measurement["name"]] >= len(plots), measurement["name"]
     for svg in svgs.values():
         assert "NaN" not in svg
         assert "undefined" not in svg

@@ -75,18 +75,20 @@ def test_withdrawn_acknowledgement_is_hidden_and_both_entries_stay(home, capsys,
     monkeypatch.setattr("infra.cli.acknowledge.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
-    red = [one.cell for one in decisions.decisions(home)]
+    red = [decision.cell for decision in decisions.decisions(home)]
     withdraw = ["acknowledge", past_runs.LAST, "--withdraw", "--reason", "it was not"]
     capsys.readouterr()
     assert lockstep(*withdraw, "--cells", red[0]) == 0
     assert "ada withdrew 1 acknowledgement: it was not" in capsys.readouterr().out
     assert Outline((home.reports / "index.html").read_text()).text.count("UTC: the disk was full") == 2
     assert list(decisions.acknowledgements(home)) == [(past_runs.LAST, cell) for cell in red[1:]]
-    assert [one.decision for one in decisions.decisions(home)] == ["acknowledged"] * 3 + ["withdrawn"]
+    assert [decision.decision for decision in decisions.decisions(home)] == ["acknowledged"] * 3 + ["withdrawn"]
     assert lockstep(*withdraw, "--cells", red[0]) == 2
     assert f"has no acknowledged cell {red[0]}; its acknowledged cells: {red[1]}, " in capsys.readouterr().err
     assert lockstep(*withdraw) == 0
     assert lockstep(*withdraw) == 2
     assert "has no acknowledged cells: there is nothing to withdraw" in capsys.readouterr().err
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "it was, after all") == 0
-    assert {one.why for one in decisions.acknowledgements(home).values()} == {"it was, after all"}
+    assert {acknowledgement.why for acknowledgement in decisions.acknowledgements(home).values()} == {
+        "it was, after all"
+    }

@@ -80,7 +80,7 @@ def test_history_and_acknowledgements_come_back_and_nothing_else(home, file, emp
     assert decisions(empty) == decisions(home)
     assert int((home.root / HISTORY[0]).stat().st_mtime) == (empty.root / HISTORY[0]).stat().st_mtime
     red = [cell.acknowledged for cell in History(empty).run(past_runs.LAST).cells if cell.red]
-    assert [one and one.why for one in red] == ["the disk was full"] * 3
+    assert [acknowledgement and acknowledgement.why for acknowledgement in red] == ["the disk was full"] * 3
 
 
 def test_existing_file_is_never_replaced(home, file, capsys):
@@ -115,7 +115,7 @@ def test_file_change_during_the_backup_is_named_and_leaves_no_backup(home, tmp_p
 
 def members(file: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     with tarfile.open(file) as archive:
-        return [(one, archive.extractfile(one).read()) for one in archive]  # type: ignore[union-attr]
+        return [(member, archive.extractfile(member).read()) for member in archive]  # type: ignore[union-attr]
 
 
 def write(file: Path, parts: list[tuple[tarfile.TarInfo, bytes]]) -> None:
@@ -167,11 +167,17 @@ BAD = {
     "other content": (lambda file: replace(file, b"x"), " has another digest than manifest.json says"),
     "no manifest": (lambda file: write(file, members(file)[1:]), "its first member is not manifest.json"),
     "missing member": (lambda file: write(file, members(file)[:-1]), " is missing"),
-    "extra member": (edited(lambda one: one["files"].pop()), " is not a regular file that manifest.json lists"),
-    "no list": (edited(lambda one: one.pop("files")), "is damaged: manifest.json: "),
-    "other format": (edited(lambda one: one.update(format=2)), "has format 2, but this checkout reads only 1"),
+    "extra member": (
+        edited(lambda manifest: manifest["files"].pop()),
+        " is not a regular file that manifest.json lists",
+    ),
+    "no list": (edited(lambda manifest: manifest.pop("files")), "is damaged: manifest.json: "),
+    "other format": (
+        edited(lambda manifest: manifest.update(format=2)),
+        "has format 2, but this checkout reads only 1",
+    ),
     "other raw schema": (
-        edited(lambda one: one.update(raw_schema=NEWER)),
+        edited(lambda manifest: manifest.update(raw_schema=NEWER)),
         f"has raw_schema {NEWER}, but this checkout",
     ),
     "path upwards": (moved("imported/../../x"), "'imported/../../x' is not a path of the history"),

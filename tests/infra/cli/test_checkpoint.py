@@ -52,9 +52,11 @@ def listed(root, capsys):
 
 def test_list_names_events_sizes_and_damage(root, capsys):
     before = listed(root, capsys)
-    assert [one["events"] for one in before][:2] == [300, 200]
-    assert all(one["sound"] and one["time"].endswith("Z") and one["state_bytes"] for one in before)
-    assert all(one["new_parts"] <= one["parts"] for one in before)
+    assert [checkpoint["events"] for checkpoint in before][:2] == [300, 200]
+    assert all(
+        checkpoint["sound"] and checkpoint["time"].endswith("Z") and checkpoint["state_bytes"] for checkpoint in before
+    )
+    assert all(checkpoint["new_parts"] <= checkpoint["parts"] for checkpoint in before)
     path = file.paths(root / "out" / ".run" / "checkpoints")[0]
     path.write_bytes(path.read_bytes()[:-5])
     after = listed(root, capsys)

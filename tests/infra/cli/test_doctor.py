@@ -45,7 +45,9 @@ def test_local_disk_passes_every_check(capsys):
 
 def test_json_has_the_same_findings(capsys):
     assert lockstep("doctor", "--json") == 0
-    assert [(one["name"], one["fix"]) for one in json.loads(capsys.readouterr().out)] == [(name, "") for name in NAMES]
+    assert [(finding["name"], finding["fix"]) for finding in json.loads(capsys.readouterr().out)] == [
+        (name, "") for name in NAMES
+    ]
 
 
 def test_ineffective_lock_is_reported(monkeypatch, capsys):

@@ -107,7 +107,7 @@ def test_prune_removes_only_outputs_and_state(home):
     assert {path.parent.name for path in gone} == {"outputs", "state"}
 
 
-@pytest.mark.parametrize(("verdict", "bound"), [(one, "not_comparable") for one in RED] + [("equal", "failed")])
+@pytest.mark.parametrize(("verdict", "bound"), [(verdict, "not_comparable") for verdict in RED] + [("equal", "failed")])
 def test_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, bound, capsys):
     red = make_run(home, 1, verdict, bound)
     assert is_kept(home, red)
@@ -139,7 +139,7 @@ def test_red_runs_do_not_push_green_ones_out(home):
 DOUBTS = {
     "a check that compared nothing": (
         "verdicts",
-        lambda checks: [one | NOTHING if one["check"] == "outputs" else one for one in checks],
+        lambda checks: [check | NOTHING if check["check"] == "outputs" else check for check in checks],
     ),
     "passes that disagree": ("samples", lambda _: [{"cell": CELL, "kind": "peak", "digest": d} for d in ("a", "b")]),
     "a planned cell that is not loaded": ("cells", lambda cells: [row for row in cells if row["cell"] != CELL]),

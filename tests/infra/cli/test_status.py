@@ -39,7 +39,7 @@ def test_status_lists_runs_in_progress_and_who_has_what(home, runs, capsys):
     begins = [f"{home.root} is in use by run {ONE} on ", f"the host is in use by cell wc of run {ONE} on "]
     begins.append("the warehouse is in use by gate on ")
     assert [line.startswith(begin) for line, begin in zip(shown[2:], begins, strict=True)] == [True] * 3
-    assert {one["run_id"]: one["waits"] for one in content["runs"]} == {ONE: False, OTHER: True}
+    assert {run["run_id"]: run["waits"] for run in content["runs"]} == {ONE: False, OTHER: True}
     assert content["locks"]["host"][0]["run"] == ONE
 
 

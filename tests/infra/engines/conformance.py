@@ -14,6 +14,6 @@ def conforms(name, *applications):
         install(name, print)
     with TemporaryDirectory() as folder:
         report = suite.run(name, Path(folder), applications)
-    wrong = [one for one in report.cells if one.outcome.verdict != "equal"]
-    assert not wrong, "; ".join(f"{report.command(one)}: {one.outcome.reason}" for one in wrong[:3])
+    wrong = [cell for cell in report.cells if cell.outcome.verdict != "equal"]
+    assert not wrong, "; ".join(f"{report.command(cell)}: {cell.outcome.reason}" for cell in wrong[:3])
     assert report.cells

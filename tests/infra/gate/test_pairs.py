@@ -59,9 +59,9 @@ def test_pair_has_two_processes_in_random_order(tmp_path):
     first = [row["first"] for row in rows]
     assert 8 < first.count("build") < 24
     wanted = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "digest", "seconds": 0.0})
-    for one in builds.values():
+    for side in builds.values():
         # One more, which does not count; files, rates and the loop, which the cell has, are not asked for.
-        assert [RunSpec.parse(spec) for spec in requests_of(one)] == [wanted] * 33
+        assert [RunSpec.parse(spec) for spec in requests_of(side)] == [wanted] * 33
     assert not any({"error"} & row.keys() for row in rows)
     assert all(set(row) <= set(PAIRS.names) for row in rows)
 
@@ -120,7 +120,7 @@ class Program:
     def __init__(
         self, folder: Path, seconds: float | None = None, workload: Path | None = None, wrapper: Sequence[str] = ()
     ):
-        sides = {side: (one.name, str(one.tree)) for side, one in two(folder, {}, {"seconds": 0.5}).items()}
+        sides = {side: (built.name, str(built.tree)) for side, built in two(folder, {}, {"seconds": 0.5}).items()}
         spec, source = SPEC.model_dump(mode="json"), str(workload or folder)
         request = Request("a cell", spec, source, "a lot", seconds, list(wrapper), sides)
         command = [sys.executable, "-P", "-m", pairs.__name__, json.dumps(request._asdict())]

@@ -67,7 +67,7 @@ def chosen(home: Home) -> list[tuple[str, str]]:
     baseline = build.Build(reference.commit, home.root / "tree")
     put(baseline.tree, {"streaming_core/apps/sl.py": "", "streaming_core/apps/wc.py": ""})
     order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
-    return [(one.cell["cell"], one.why) for one in order]
+    return [(suspect.cell["cell"], suspect.why) for suspect in order]
 
 
 def test_suspects_are_ordered_by_edit_then_move_then_age_of_the_verdict(home):
@@ -97,7 +97,7 @@ def test_application_that_the_baseline_lacks_is_kept_with_its_reason(home, tmp_p
     baseline = build.Build(reference.commit, tmp_path / "without")
     order = suspects.choose(home, FASTER, read_plan(home, FASTER)["cells"], reference, baseline)
     kept = suspects.measure(home, FASTER, order, baseline, pairs.FOREVER, lambda line: pytest.fail(line))
-    assert {row["cell"] for row in kept} == {one.cell["cell"] for one in order}
+    assert {row["cell"] for row in kept} == {suspect.cell["cell"] for suspect in order}
     assert {row["error"] for row in kept if row["cell"].startswith("sl")} == {
         f"build {reference.commit[:9]} has no application sl"
     }

@@ -21,8 +21,8 @@ OLD, NEW = 100, 10  # days
 def write(path: Path, days: int = 0, size: int = 1000) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * size)
-    for one in (path, *list(path.parents)[:3]):
-        os.utime(one, (time.time() - days * 86400,) * 2)
+    for folder in (path, *list(path.parents)[:3]):
+        os.utime(folder, (time.time() - days * 86400,) * 2)
     return path
 
 

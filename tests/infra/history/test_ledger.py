@@ -200,10 +200,12 @@ def test_concurrent_appends_of_two_processes_both_land(tmp_path):
         chain(Home(tmp_path))  # a reader in between never refuses
     assert [writer.exitcode for writer in writers] == [0, 0]
     by_writer: dict[str, list[Decision]] = {}
-    for one in decisions(Home(tmp_path)):
-        by_writer.setdefault(one.decided_by, []).append(one)
+    for decision in decisions(Home(tmp_path)):
+        by_writer.setdefault(decision.decided_by, []).append(decision)
     for entries in by_writer.values():
-        assert [one.decided_at for one in entries] == [decided(n)["decided_at"] for n in range(10) for _ in range(2)]
+        assert [entry.decided_at for entry in entries] == [
+            decided(n)["decided_at"] for n in range(10) for _ in range(2)
+        ]
     assert len(by_writer) == 2
 
 
@@ -248,4 +250,4 @@ def test_last_entry_of_a_cell_counts_whatever_its_time(tmp_path):
     early = decided(1) | {"why": "second", "decided_at": decided(1)["decided_at"] - timedelta(days=1)}
     ledger.append(Home(tmp_path), [decided(1)])
     ledger.append(Home(tmp_path), [early])
-    assert [one.why for one in acknowledgements(Home(tmp_path)).values()] == ["second"]
+    assert [acknowledgement.why for acknowledgement in acknowledgements(Home(tmp_path)).values()] == ["second"]

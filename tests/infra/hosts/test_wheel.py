@@ -47,18 +47,18 @@ def received(builds: Path, digest: str, content: bytes | None = None) -> dict:
 
 
 def test_same_files_make_the_same_wheel(home, tmp_path):
-    one = wheel.wheel_of(build.checkout(), home)
+    built_wheel = wheel.wheel_of(build.checkout(), home)
     other = wheel.wheel_of(build.checkout(), Home(tmp_path))
-    assert one.digest == other.digest
-    assert one.path.read_bytes() == other.path.read_bytes()
-    assert wheel.wheel_of(Build("other", ROOT), home).digest != one.digest, "its name is a part of a build"
+    assert built_wheel.digest == other.digest
+    assert built_wheel.path.read_bytes() == other.path.read_bytes()
+    assert wheel.wheel_of(Build("other", ROOT), home).digest != built_wheel.digest, "its name is a part of a build"
 
 
 @pytest.mark.slow
 def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
-    one = wheel.wheel_of(Build("abc1234-shipped", ROOT), home)
+    built_wheel = wheel.wheel_of(Build("abc1234-shipped", ROOT), home)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
-    subprocess.run([*pip, str(one.path)], check=True, timeout=120)
+    subprocess.run([*pip, str(built_wheel.path)], check=True, timeout=120)
     program = (
         "from streaming_core.run import probe, provenance; "
         "print(provenance.__file__, provenance.build(), probe.topology()['nodes'])"
@@ -69,9 +69,9 @@ def test_pip_accepts_the_wheel_and_the_engine_runs_from_it(home, tmp_path):
 
 
 def test_wheel_names_the_exact_packages_of_this_machine(home, tmp_path):
-    one = wheel.wheel_of(build.checkout(), home)
-    received(tmp_path, one.digest, one.path.read_bytes())
-    (metadata,) = (tmp_path / one.digest).glob("*.dist-info/METADATA")
+    built_wheel = wheel.wheel_of(build.checkout(), home)
+    received(tmp_path, built_wheel.digest, built_wheel.path.read_bytes())
+    (metadata,) = (tmp_path / built_wheel.digest).glob("*.dist-info/METADATA")
     lines = metadata.read_text().splitlines()
     for name in ("numba", "llvmlite", "numpy", "pyarrow", "pydantic"):
         assert f"Requires-Dist: {name}=={version(name)}" in lines

@@ -142,7 +142,9 @@ def test_perf_that_may_not_sample_is_an_obstacle_with_its_reason(tmp_path, monke
 )
 def test_bad_input_is_one_line_and_leaves_nothing(home, capsys, arguments, message):
     run_id, names = measured_run.make(home)
-    assert message in refused(capsys, "profile", *[names[0] if one == "CELL" else one for one in arguments])
+    assert message in refused(
+        capsys, "profile", *[names[0] if argument == "CELL" else argument for argument in arguments]
+    )
     assert not list(home.run(run_id).rglob(FILE))
     assert not list(home.reports.rglob("profile-*"))
 

@@ -30,7 +30,7 @@ from streaming_core.regression.warehouse import RAW
 from streaming_core.run.way import EXECUTORS, NAMED_PLANS, RunSpec, values_of
 
 REFERENCE = ROOT / "docs" / "reference"
-COMMANDS = {name: one for program in (streaming_core.app, lockstep.app) for name, one in commands(program)}
+COMMANDS = {name: command for program in (streaming_core.app, lockstep.app) for name, command in commands(program)}
 ENGINE_VARIABLES = dict.fromkeys(("PATH", "ENGINE_HOME", "PYTHONPATH", "PYTHONHASHSEED"))
 
 
@@ -89,8 +89,8 @@ def declarations() -> Iterator[tuple[str, str, Mapping[str, FieldInfo | None]]]:
         yield "warehouse", f"### raw_{name}", dict.fromkeys(schema.names)
     for name in registry.names():
         app = registry.load(name)
-        windows = [one.name for one in app.operators if one.window is not None]
-        names = [*app.declared, *app.profiles, *(one.name for one in app.operators[1:-1]), *windows]
+        windows = [operator.name for operator in app.operators if operator.window is not None]
+        names = [*app.declared, *app.profiles, *(operator.name for operator in app.operators[1:-1]), *windows]
         yield "applications", f"## {name}", dict.fromkeys(names)
 
 
@@ -100,7 +100,7 @@ def shown(field: FieldInfo) -> list[str]:
     if value in ({}, [], ""):
         return ["empty"]
     # Pages name connections without the prefix of the project.
-    return [f"`{str(one).removeprefix(PREFIX)}`".lower() for one in (value if isinstance(value, list) else [value])]
+    return [f"`{str(item).removeprefix(PREFIX)}`".lower() for item in (value if isinstance(value, list) else [value])]
 
 
 @pytest.mark.parametrize("path", sorted(REFERENCE.glob("*.md")), ids=lambda path: path.stem)
@@ -132,7 +132,7 @@ def test_every_command_has_its_options_and_every_option_its_help():
         for parameter in command.params:
             options = parameter.opts if parameter.param_type_name == "option" else []
             assert "--help" in options or parameter.help, (name, parameter.name)
-            assert "--help" in options or all(f"`{one}`" in text for one in options), (name, parameter.name)
+            assert "--help" in options or all(f"`{option}`" in text for option in options), (name, parameter.name)
 
 
 def test_commands_with_exit_codes_of_their_own_are_listed():
@@ -184,6 +184,6 @@ def test_documented_python_functions_are_those_of_the_parser():
         if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchSequence) and node.pattern.patterns:
             first = node.pattern.patterns[0]
             values = first.patterns if isinstance(first, ast.MatchOr) else [first]
-            accepted |= {one.value.value for one in values if isinstance(one, ast.MatchValue)}
+            accepted |= {pattern.value.value for pattern in values if isinstance(pattern, ast.MatchValue)}
     assert {"len", "abs"} <= accepted
     assert all(re.search(rf"`[^`]*\b{name}\b[^`]*`", section("language", "## Expressions")) for name in accepted)

@@ -18,7 +18,9 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 def test_the_runtime_has_the_version_of_the_project():
     cargo = tomllib.loads((ROOT / "streaming_core/runtime/Cargo.toml").read_text())["package"]
-    packages = {one["name"]: one["version"] for one in tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]}
+    packages = {
+        package["name"]: package["version"] for package in tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    }
     assert (cargo["version"], packages[cargo["name"]]) == (VERSION, VERSION)
 
 
