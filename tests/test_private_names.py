@@ -103,7 +103,7 @@ def private_names(tool: str, name: str) -> list[str]:
         for module in sorted(modules)
         if module.partition(".")[0] == tool
         and module not in about.public
-        and not module.startswith(tuple(f"{one}." for one in WHOLE))
+        and not module.startswith(tuple(f"{package}." for package in WHOLE))
     ]
     try:
         text = (ROOT / name).read_text()

@@ -72,7 +72,7 @@ class Drawn:
         for name, state in states.items():
             if not state.equals(self.states[name].cast(state.schema)):
                 return f"the state of {name} differs"
-        counts = (sum(one.dropped for one in figures), sum(one.late for one in figures))
+        counts = (sum(figure.dropped for figure in figures), sum(figure.late for figure in figures))
         return None if counts == self.counts else f"dropped and late: {counts}, expected {self.counts}"
 
 

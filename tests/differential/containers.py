@@ -151,7 +151,8 @@ def uses() -> list[Use]:
                 # Keys and positions are the first integer or text, other integers the second.
                 first = "row.t" if key == "text" and arguments[:1] == "k" else "row.k"
                 call_arguments = ", ".join(
-                    chosen if wanted == "v" else one for wanted, one in zip(arguments, (first, "row.v"), strict=False)
+                    chosen if wanted == "v" else value
+                    for wanted, value in zip(arguments, (first, "row.v"), strict=False)
                 )
                 entries.append(Use(number, name, kind, f"{at}.{name}({call_arguments})"))
         for word, kinds in WORDS.items():
@@ -194,7 +195,7 @@ def _rows(field: Queue) -> list[str]:
     draw = {"f": lambda: "row.x", "b": lambda: "row.p", "t": lambda: next(texts)}
     by_kind = {name: draw.get(sort, lambda: next(whole))() for name, sort in sorts.items()}
     others = {name: "row.v" if sorts[name] in ("f", "b") else by_kind[name] for name in reversed(by_kind)}
-    return [", ".join(f"{name}={value}" for name, value in one.items()) for one in (by_kind, others)]
+    return [", ".join(f"{name}={value}" for name, value in changes.items()) for changes in (by_kind, others)]
 
 
 def declaration(field: Any) -> str:
@@ -276,7 +277,9 @@ def events(seed: int, rounds: int) -> pa.Table:
             "v": whole([3 if _value(FIELDS[use.field]) == boolean else 9 for use in listed]),
             "x": np.where(r.random(n) < 0.4, r.choice(np.array(REALS), n), r.normal(size=n)),
             "p": r.random(n) < 0.5,
-            **{name: pa.array([TEXTS[one] for one in r.integers(0, len(TEXTS), n)], pa.binary()) for name in "tu"},
+            **{
+                name: pa.array([TEXTS[number] for number in r.integers(0, len(TEXTS), n)], pa.binary()) for name in "tu"
+            },
         }
     )
 

@@ -220,26 +220,26 @@ class Writer:
             if self.has_gaps and r.random() < 0.1:
                 return r.choice(("(event.gap if event.gap is not None else -1)", "int(event.gap is None)"))
             return r.choice(leaves)
-        one, other = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
+        left, right = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
         match r.randrange(8):
             case 0 | 1 | 2:
-                return f"({one} {r.choice('+-*')} {other})"
+                return f"({left} {r.choice('+-*')} {right})"
             case 3:
-                return f"({one} {r.choice('&|^')} {other})"
+                return f"({left} {r.choice('&|^')} {right})"
             case 4:
-                return f"({one} {r.choice(['//', '%'])} {r.choice((2, 3, 7, 31, -5))})"
+                return f"({left} {r.choice(['//', '%'])} {r.choice((2, 3, 7, 31, -5))})"
             case 5:
-                return f"{r.choice(['min', 'max'])}({one}, {other})"
+                return f"{r.choice(['min', 'max'])}({left}, {right})"
             case 6:
-                return f"({one} if {self.test(rows, 0, joint)} else {other})"
+                return f"({left} if {self.test(rows, 0, joint)} else {right})"
             case _:
                 return r.choice(
                     [
-                        f"(-{one})",
-                        f"abs({one})",
-                        f"({one} >> {r.randint(0, 9)})",
-                        f"({one} << {r.randint(0, 9)})",
-                        f"{r.choice(DATE_PARTS)}({one})",
+                        f"(-{left})",
+                        f"abs({left})",
+                        f"({left} >> {r.randint(0, 9)})",
+                        f"({left} << {r.randint(0, 9)})",
+                        f"{r.choice(DATE_PARTS)}({left})",
                     ]
                 )
 
@@ -254,8 +254,8 @@ class Writer:
                     leaves += [f"{row}.{f.name}[event.b % {f.count}]"]
                 elif f.kind == "Map" and f.item == "f64" and not joint:
                     leaves += [f"{row}.{f.name}.get(event.a % 8, 0.25)"]
-        one, other = r.choice(leaves), r.choice([*leaves, self.whole(rows, 0, joint) + " % 100"])
-        return f"min(max(({one}) * {r.choice(('0.5', '0.75', '1.5'))} {r.choice('+-')} ({other}), -1000.0), 1000.0)"
+        left, right = r.choice(leaves), r.choice([*leaves, self.whole(rows, 0, joint) + " % 100"])
+        return f"min(max(({left}) * {r.choice(('0.5', '0.75', '1.5'))} {r.choice('+-')} ({right}), -1000.0), 1000.0)"
 
     def test(self, rows: dict[str, Table], depth: int, joint: bool = False) -> str:
         """A condition that holds more often than not."""

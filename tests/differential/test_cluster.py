@@ -179,7 +179,7 @@ def test_keys_as_ranks_keep_their_order_and_are_no_prefixes():
     for keys in (texts, numbers):
         paths = bits_of(sortable(pa.chunked_array([pa.array(keys)])))
         assert paths == sorted(paths)
-        assert not any(other.startswith(one) for one in paths for other in paths if one != other)
+        assert not any(other.startswith(path) for path in paths for other in paths if path != other)
 
 
 def bits_of(ranks: Ranks) -> list[str]:

@@ -48,7 +48,7 @@ def until_error(machine, table):
 
 def shown(outputs):
     """The values as text, because a NaN equals itself there, and zeros have signs."""
-    return [repr(one) for one in outputs]
+    return [repr(output) for output in outputs]
 
 
 def renumbered(table):
@@ -85,8 +85,8 @@ def outcome(alone, drawn):
 def test_each_use_succeeds_and_fails_where_it_can(outcome, drawn):
     outputs, _ = outcome
     met = {}
-    for what, one in zip(drawn["what"].to_pylist(), outputs, strict=True):
-        met.setdefault(what, set()).add(one if isinstance(one, str) else "")
+    for what, output in zip(drawn["what"].to_pylist(), outputs, strict=True):
+        met.setdefault(what, set()).add(output if isinstance(output, str) else "")
     for number, use in [(number, uses()[number]) for number in met]:
         assert "" in met[number], use
         if use.name in ("at", "key_at", "value_at", "score_at", "[]", "popleft"):
@@ -113,7 +113,7 @@ def test_outputs_errors_and_states_agree(kind, alone, outcome, drawn):
 def without_errors(app, table):
     """The events that come to something where those before them do."""
     machine = Interpreter(app, {})
-    kept = [not isinstance(one, str) for one in until_error(machine, table)]
+    kept = [not isinstance(row, str) for row in until_error(machine, table)]
     return renumbered(table.filter(pa.array(kept)))
 
 

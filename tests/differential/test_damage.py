@@ -102,16 +102,16 @@ class Cell:
     def _damage_once(self, out: Path, r: random.Random) -> str:
         path = r.choice(files(out))
         if r.random() < 0.5:
-            path = r.choice([one for one in files(out) if one.parent.name == folder.CHECKPOINTS] or [path])
+            path = r.choice([file for file in files(out) if file.parent.name == folder.CHECKPOINTS] or [path])
         data = path.read_bytes()
         kind = r.choice((*CHANGES, "lose", "sibling", "foreign", "folder", "link", "stray"))
         path.unlink()
         match kind:
             case "sibling":
-                shutil.copy(r.choice([one for one in files(out) if one.parent == path.parent] or files(out)), path)
+                shutil.copy(r.choice([file for file in files(out) if file.parent == path.parent] or files(out)), path)
             case "foreign":
                 others = files(self.root / "foreign") + files(self.root / "stranger")
-                shutil.copy(r.choice([one for one in others if one.parent.name == path.parent.name] or others), path)
+                shutil.copy(r.choice([file for file in others if file.parent.name == path.parent.name] or others), path)
             case "folder":
                 path.mkdir()
             case "link":

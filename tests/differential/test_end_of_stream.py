@@ -92,7 +92,7 @@ def thousands(state, out):
         out.emit(ts=i, key=(i * 7919) % 1301 - 600, value=state.sum % 1000 + i)
 
 
-def one(state, out):
+def last_row(state, out):
     out.emit(ts=state.n, key=state.sum % 97, value=len(state.seen))
     state.sum += 1
 
@@ -129,13 +129,13 @@ def fails(state, out):
 def then_keys(app):
     """A flush emits all keys."""
     app.source(Event).process(keep, Total, Event, flush=dozen).key_by("key").process(
-        another(keep, 2), Total, Event, flush=one
+        another(keep, 2), Total, Event, flush=last_row
     ).sink()
 
 
 def in_a_row(app):
     stream = app.source(Event).process(echo, Total, Event, flush=thousands)
-    stream = stream.key_by("key").process(keep, Total, Event, flush=one).flat_map(forward, Event)
+    stream = stream.key_by("key").process(keep, Total, Event, flush=last_row).flat_map(forward, Event)
     stream = stream.key_by("key").process(another(echo, 2), Total, Event, flush=entries)
     stream.process(another(keep, 2), Total, Event, flush=dozen).sink()
 
@@ -143,7 +143,7 @@ def in_a_row(app):
 def beside(app):
     """An operator that the sink does not read flushes too, and so changes its own states."""
     first = app.source(Event).process(keep, Total, Event, flush=dozen)
-    first.key_by("key").process(echo, Total, Event, flush=one)
+    first.key_by("key").process(echo, Total, Event, flush=last_row)
     first.key_by("value").process(another(keep, 2), Total, Event, flush=tell).sink()
 
 
@@ -161,7 +161,7 @@ def of_flags(app):
 
 def into_nothing(app):
     """An operator with a flush that receives no rows, because the one before it drops them all."""
-    app.source(Event).flat_map(nothing, Event).key_by("key").process(keep, Total, Event, flush=one).sink()
+    app.source(Event).flat_map(nothing, Event).key_by("key").process(keep, Total, Event, flush=last_row).sink()
 
 
 def nothing(row, out):
@@ -189,7 +189,7 @@ def events(app, n):
     some(
         [
             (of_words, False),
-            *((one, True) for one in (of_words, in_a_row, then_keys, into_nothing, beside, of_flags)),
+            *((operator, True) for operator in (of_words, in_a_row, then_keys, into_nothing, beside, of_flags)),
         ]
     ),
 )

@@ -236,7 +236,7 @@ def test_oracle_matches_plain_python(pipeline):
 def test_runtime_equals_the_oracle(pipeline):
     app = built(pipeline)
     case = Case(app, {}, events(3, 300))
-    executors = [name for name, one in ENGINE_EXECUTORS.items() if app.kind in one.application_kinds]
+    executors = [name for name, executor in ENGINE_EXECUTORS.items() if app.kind in executor.application_kinds]
     for executor in executors:
         for fields in strategies(executor, app)[::5]:
             for threads, batch in ((1, 64), (3, 7)):
@@ -254,7 +254,7 @@ class Pass(SparkPass):
 
 @cache
 def prepared(name):
-    return Prepared.of(next(built(one) for one in PIPELINES if one.__name__ == name), {})
+    return Prepared.of(next(built(pipeline) for pipeline in PIPELINES if pipeline.__name__ == name), {})
 
 
 @pytest.mark.slow

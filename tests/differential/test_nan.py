@@ -66,11 +66,11 @@ def has_one_nan(table):
     assert set(values[np.isnan(values)].view(np.uint64).tolist()) == {NAN_BITS}
 
 
-def same(one, other):
+def same(left, right):
     """Asserts that two tables are equal bit by bit."""
-    assert one.schema == other.schema
-    for name in one.column_names:
-        assert not unequal(one[name], other[name]).any(), name
+    assert left.schema == right.schema
+    for name in left.column_names:
+        assert not unequal(left[name], right[name]).any(), name
 
 
 def flow(*functions, state=None, scratch=None):

@@ -144,7 +144,7 @@ def events(phases):
         for at in [turn * 5 + pushed]
     ]
     key, pushed, popped, at, x, empties = zip(*rows, strict=True)
-    endless = [float("inf") if one is None else one for one in x]
+    endless = [float("inf") if value is None else value for value in x]
     columns = {"key": key, "push": pushed, "pop": popped, "at": at, "x": endless, "empties": empties}
     return pa.table({"seq": pa.array(range(len(rows)), pa.int64()), **columns})
 

@@ -118,7 +118,7 @@ def drawn(seed, rows=4000):
         [[12, 2, 3, 1, 1, 0, 0.02], [2, 12, 3, 1, 1, 0, 0.02], [8, 7, 3, 2, 2, 0.02, 0.02], [6, 6, 0, 0, 0, 0, 0]]
     )
     chance /= chance.sum(axis=1, keepdims=True)
-    what = np.array([rng.choice(7, p=chance[one]) for one in phase])
+    what = np.array([rng.choice(7, p=chance[index]) for index in phase])
     span = np.array([7, 40, 500])[rng.integers(0, 3, rows)]
     return pa.table(
         {

@@ -63,11 +63,13 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
 
     reconfigurations = passed(counted, asking, threads=threads).reconfigurations
     assert reconfigurations
-    for one in reconfigurations:
-        assert one.by == "request"
-        assert one.owners in shares
-        assert one.requested <= one.posted
-    assert [one.event for one in reconfigurations] == sorted(one.event for one in reconfigurations)
+    for reconfiguration in reconfigurations:
+        assert reconfiguration.by == "request"
+        assert reconfiguration.owners in shares
+        assert reconfiguration.requested <= reconfiguration.posted
+    assert [reconfiguration.event for reconfiguration in reconfigurations] == sorted(
+        reconfiguration.event for reconfiguration in reconfigurations
+    )
 
 
 def test_runtime_applies_every_request_that_waits_for_the_previous_one(counted):
@@ -95,10 +97,10 @@ def test_runtime_applies_every_request_that_waits_for_the_previous_one(counted):
 
     reconfigurations = passed(counted, asking, threads=2).reconfigurations
     # The last one may have come when nothing was dealt any more.
-    assert [one.replicas for one in reconfigurations] in (requested, requested[:-1])
+    assert [reconfiguration.replicas for reconfiguration in reconfigurations] in (requested, requested[:-1])
     assert reconfigurations[0].requested == 0
-    for one, following in itertools.pairwise(reconfigurations):
-        assert max(over.at for over in one.gone_over) <= following.requested
+    for earlier, following in itertools.pairwise(reconfigurations):
+        assert max(over.at for over in earlier.gone_over) <= following.requested
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e6])
@@ -108,16 +110,16 @@ def test_run_records_deliveries_on_request(counted, rate):
     blocks = Blocks(source, program, 1_500)
     sample, _, more = one_pass.run(spec, program, blocks, PassRequest(rate=rate, records_deliveries=True))
     deliveries = more["deliveries"]
-    events, times = [one["event"] for one in deliveries], [one["at"] for one in deliveries]
+    events, times = [delivery["event"] for delivery in deliveries], [delivery["at"] for delivery in deliveries]
     # A gate hands on some batches together; at the end of a block all are delivered.
     assert {1_499, 2_999, 4_499, EVENTS - 1} <= {*events}
     assert events == sorted({*events})
     assert times == sorted(times)
     assert times[-1] <= sample.seconds * 1e9
-    for one in deliveries:
-        assert (one["latency"] is None) == (rate == 0)
+    for delivery in deliveries:
+        assert (delivery["latency"] is None) == (rate == 0)
         # Before it was there nothing of it can have been delivered.
-        assert rate == 0 or 0 <= one["latency"] <= one["at"]
+        assert rate == 0 or 0 <= delivery["latency"] <= delivery["at"]
     _, _, more = one_pass.run(spec, program, blocks)
     assert more["deliveries"] is None
 

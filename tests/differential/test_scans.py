@@ -141,7 +141,7 @@ def readings(n=1_500):
     return pa.table(columns).cast(Reading.resolve({}).arrow(("seq",)))
 
 
-@pytest.mark.parametrize("function", [*SCANS, *OTHERS], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", [*SCANS, *OTHERS], ids=lambda scan: scan.__name__)
 @pytest.mark.parametrize("band", [3, 0, 100])
 @pytest.mark.slow
 def test_loops_over_queues_agree_everywhere(function, band):

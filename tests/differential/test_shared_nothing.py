@@ -38,5 +38,5 @@ def test_applications_equal_the_interpreter_for_every_key_owner(name):
             assert {at.bytes for at in shared.reconfigurations} == {0}
             published = case.check(Pinned(app=name, **how, parallelism="vsn_esg"), 100)
             assert [(at.event, at.replicas, at.moved, at.bytes) for at in published.reconfigurations] == [
-                (*one, 0) for one in history
+                (*change, 0) for change in history
             ]

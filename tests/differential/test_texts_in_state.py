@@ -146,7 +146,7 @@ class Plain:
         return [(before, self.last, before, len(self.times))]
 
     def exported(self, key):
-        pairs = [[{"key": k, "value": v} for k, v in one.items()] for one in (self.ages, self.pairs, self.few)]
+        pairs = [[{"key": k, "value": v} for k, v in table.items()] for table in (self.ages, self.pairs, self.few)]
         times = [{"key": k, "value": v} for k, v in self.times.items()]
         rows = [{"n": n, "word": word} for n, word in self.rows]
         values = (self.last, [*self.names], *pairs, times, rows)
@@ -173,9 +173,9 @@ def keyed():
 def test_interpreter_equals_plain_python(keyed):
     states, outputs = {}, []
     for row in keyed.events.tables[0].to_pylist():
-        outputs += [(row["seq"], *one) for one in states.setdefault(row["k"], Plain()).note(row)]
-    outputs += [(N, *one) for key in sorted(states) for one in states[key].flushed()]
-    assert [tuple(v for name, v in one.items() if name != "sub") for one in keyed.outputs.to_pylist()] == outputs
+        outputs += [(row["seq"], *entry) for entry in states.setdefault(row["k"], Plain()).note(row)]
+    outputs += [(N, *entry) for key in sorted(states) for entry in states[key].flushed()]
+    assert [tuple(v for name, v in row.items() if name != "sub") for row in keyed.outputs.to_pylist()] == outputs
     assert keyed.state["note"].to_pylist() == [states[key].exported(key) for key in sorted(states)]
 
 
@@ -271,11 +271,11 @@ READY = {
 def aggregates_of(rows):
     """What `READY` says of the rows of a key: of every four, the greatest two of every twenty units, since a gap."""
     four = [rows[at : at + 4] for at in range(0, len(rows) - 3, 4)]
-    yield [(one[0]["word"], one[3]["other"], len({row["word"] for row in one})) for one in four]
+    yield [(rows[0]["word"], rows[3]["other"], len({row["word"] for row in rows})) for rows in four]
     spans = {row["ts"] // 20: [] for row in rows}
     for row in rows:
         spans[row["ts"] // 20].insert(0, row)
-    yield [(rank, row["word"], row["other"]) for one in spans.values() for rank, row in enumerate(one[:2])]
+    yield [(rank, row["word"], row["other"]) for rows in spans.values() for rank, row in enumerate(rows[:2])]
     answers, names, before = [], set(), b""
     for last, row in zip([None, *rows], rows, strict=False):
         if last is not None and row["ts"] - last["ts"] >= 8:

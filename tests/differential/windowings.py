@@ -86,7 +86,7 @@ class Windowing(Dataflow):
         texts, statements = self.texts()
         gap, gaps = self.gaps()
         self.records.append("".join([*lines, texts, gap]))
-        one, two, count = self.keys()
+        first, second, count = self.keys()
         kind = r.choices(("multi", "single", "session"), (5, 3, 3))[0]
         single = kind != "multi"  # a row meets one window of each of its keys
         advance = r.choice((1, 2, 3, 6))
@@ -101,7 +101,7 @@ class Windowing(Dataflow):
         if len(streams) > 1:
             update = f"({update}, {self.update(table, False, states[::-1], statements + gaps)})"
             record = f"({record}, {record})"
-        keys = [one if len(streams) == 1 else two]
+        keys = [first if len(streams) == 1 else second]
         extent = {"multi": "sliding", "single": "rolling"}.get(kind)
         most = f", most={size + r.choice((0, 1, 2 * size, 50))}" if r.random() < 0.5 else ""
         windows = [f"{extent}({size}, every={advance})" if extent else f"session({size}{most})"]
@@ -157,7 +157,7 @@ class Windowing(Dataflow):
         fields_by_name |= {"x": r.choice(real), "p": r.choice(whole[:2]), "few": r.choice(whole[:2])}
         if self.has_gaps:
             fields_by_name["gap"] = r.choice(whole)
-        columns = [f"{field}=agg.{one}({field!r})" for field, one in fields_by_name.items()]
+        columns = [f"{field}=agg.{aggregate}({field!r})" for field, aggregate in fields_by_name.items()]
         columns += ["rows=agg.count()", "kinds=agg.count_distinct('n')", "mean=agg.avg('m')"]
         where = r.choice(("", ", where=lambda event: event.a % 3 == event.n % 2"))
         columns += [f"total=agg.sum('m'{where})", f"some=agg.count({where.removeprefix(', ')})"]

@@ -56,7 +56,7 @@ def of_line(line: str) -> Iterator[list[str]]:
             words += [word] if words or not re.match(r"\w+=", word) else []
             continue
         if words and words[0].rpartition("/")[2] in ("make", *NAMES):
-            yield [words[0].rpartition("/")[2], *(one for one in words[1:] if one != "...")]
+            yield [words[0].rpartition("/")[2], *(word for word in words[1:] if word != "...")]
         words = []
 
 
@@ -67,7 +67,7 @@ def options_of(words: list[str]) -> set[str]:
         if word not in getattr(command, "commands", {}):
             break
         command = command.commands[word]
-    return {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+    return {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -85,7 +85,7 @@ def test_command_line_accepts_every_command_of_the_page(page):
     for text in re.findall(r"`(?:\.venv/bin/)?((?:lockstep|streaming-core) [^`]*)`", page.read_text()):
         if not text.startswith("lockstep airflow "):  # options of Airflow
             known = options_of(text.split())
-            wrong += [f"{text}: no {one}" for one in re.findall(r"--[a-z][a-z-]*", text) if one not in known]
+            wrong += [f"{text}: no {option}" for option in re.findall(r"--[a-z][a-z-]*", text) if option not in known]
     assert wrong == []
 
 

@@ -43,7 +43,7 @@ def test_picture_has_a_point_for_each_run_at_its_speed(home, tmp_path):
     assert [label["verdict"] for label, _, _ in points] == ["equal"] * 3 + [verdict]
     for label, _, _ in points:
         samples = warehouse.rows(home, "samples", label["run_id"])
-        rates = [one["events_per_s"] for one in samples if one["cell"] == cell and one["kind"] == "peak"]
+        rates = [sample["events_per_s"] for sample in samples if sample["cell"] == cell and sample["kind"] == "peak"]
         assert float(label["median"]) == pytest.approx(statistics.median(rates))
         assert float(label["slowest"]) == pytest.approx(min(rates))
     faster_first = sorted(points, key=lambda point: float(point[0]["median"]), reverse=True)

@@ -58,8 +58,8 @@ def prepare(root: Path) -> None:
 
 
 FAULTS = {
-    one.name: one
-    for one in (
+    fault.name: fault
+    for fault in (
         OperatorFault(
             "overdraft",
             "a transfer needs more than its amount",

@@ -80,7 +80,7 @@ def test_a_fault_breaks_its_property_and_the_sound_application_keeps_it(name, tm
         app = load(fault, getattr(fault, source), tmp_path / source)
         full = [{field: nothing(kind) for field, kind in app.event.fields.items()} | row for row in rows]
         values = app.bind(params)
-        broken[source] = [one for one, _ in scenario.broken(app, values, scenario._table(app, values, full))]
+        broken[source] = [name for name, _ in scenario.broken(app, values, scenario._table(app, values, full))]
         assert Scenario(app, params, full).outputs is not None  # the oracle takes the events
     assert broken["source"] == []
     assert fault.by in broken["faulty"]

@@ -88,7 +88,7 @@ WRONG = [
 
 
 def parameters(function):
-    return {name: one.kind for name, one in inspect.signature(function).parameters.items()}
+    return {name: parameter.kind for name, parameter in inspect.signature(function).parameters.items()}
 
 
 def test_the_stub_declares_the_names_and_parameters_of_the_code():
@@ -102,10 +102,12 @@ def test_the_stub_declares_the_names_and_parameters_of_the_code():
         for node in ast.walk(classes[cls.__name__]):
             if isinstance(node, ast.FunctionDef):
                 taken = [*node.args.posonlyargs, *node.args.args, node.args.vararg, *node.args.kwonlyargs]
-                declared.setdefault(node.name, set()).update(one.arg for one in [*taken, node.args.kwarg] if one)
-        methods = {name: one for name, one in vars(cls).items() if inspect.isfunction(one) and name[0] != "_"}
+                declared.setdefault(node.name, set()).update(arg.arg for arg in [*taken, node.args.kwarg] if arg)
+        methods = {
+            name: function for name, function in vars(cls).items() if inspect.isfunction(function) and name[0] != "_"
+        }
         if cls is App:
-            methods = {name: one for name, one in methods.items() if name in declared}
+            methods = {name: function for name, function in methods.items() if name in declared}
         assert declared.keys() - {"__init__"} == methods.keys()
         for name, method in methods.items():
             extra = {"first", "second", "third"} if name == "sources" else set()
@@ -124,9 +126,9 @@ def pyright(project, *files):
     command = [*PYRIGHT, "basedpyright", "--outputjson", "--project", str(project), *map(str, files)]
     report = json.loads(subprocess.run(command, cwd=project, capture_output=True, text=True, check=False).stdout)
     return [
-        (Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["message"])
-        for one in report["generalDiagnostics"]
-        if one["severity"] == "error"
+        (Path(diagnostic["file"]).name, diagnostic["range"]["start"]["line"] + 1, diagnostic["message"])
+        for diagnostic in report["generalDiagnostics"]
+        if diagnostic["severity"] == "error"
     ]
 
 
@@ -135,7 +137,9 @@ def mypy(project, *files):
     command += ["--allow-untyped-defs", *files]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     errors = (json.loads(line) for line in output.splitlines() if line.startswith("{"))
-    return [(Path(one["file"]).name, one["line"], one["message"]) for one in errors if one["severity"] == "error"]
+    return [
+        (Path(error["file"]).name, error["line"], error["message"]) for error in errors if error["severity"] == "error"
+    ]
 
 
 @pytest.mark.slow

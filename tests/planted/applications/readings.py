@@ -85,7 +85,7 @@ def draw(params, seed, start, stop):
     """Draw values; a number occurs twice now and then."""
     draws = Draws(seed, "readings", start, stop)
     number = np.arange(start, stop) - draws.below(0, 2)
-    quality = [None if one == 0 else int(one) for one in draws.below(3, 9)]
+    quality = [None if value == 0 else int(value) for value in draws.below(3, 9)]
     columns = {"sensor": draws.below(1, 4), "number": number, "value": draws.below(2, 1000) / 10.0}
     return {"ts": np.arange(start, stop) // 3, "quality": quality, **columns}
 
@@ -108,8 +108,10 @@ def highest_and_worst_are_those_of_the_readings(stream):
     """The state has the highest number and the lowest known quality."""
     for sensor, row in stream.state("extremes").items():
         mine = [event for event in stream.events if event["sensor"] == sensor]
-        assert row["highest"] == max((one["value"] for one in mine if one["value"] == one["value"]), default=0.0)
-        assert row["worst"] == min((one["quality"] for one in mine if one["quality"] is not None), default=0)
+        assert row["highest"] == max(
+            (entry["value"] for entry in mine if entry["value"] == entry["value"]), default=0.0
+        )
+        assert row["worst"] == min((entry["quality"] for entry in mine if entry["quality"] is not None), default=0)
 
 
 @app.property

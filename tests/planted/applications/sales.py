@@ -110,8 +110,8 @@ def refunds_mirror_sales(stream):
 @app.property
 def shops_do_not_share(stream):
     """A shop alone has the same totals."""
-    one, other = stream.split("shop")
-    assert one.state("sell") | other.state("sell") == stream.state("sell")
+    left, right = stream.split("shop")
+    assert left.state("sell") | right.state("sell") == stream.state("sell")
 
 
 @app.property

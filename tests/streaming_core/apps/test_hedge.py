@@ -31,7 +31,7 @@ def pairs_of(events, params):
         for is_right in (False, True):
             # Trade n, counted from 0, is row 2n + 1 on the left side and row 2n + 2 on the right side.
             place = {m: 2 * m + 1 if is_right else 2 * m + 2 for m, _ in before}
-            for _, f in sorted(before, key=lambda one, place=place: (place[one[0]] % keys, one[0])):
+            for _, f in sorted(before, key=lambda entry, place=place: (place[entry[0]] % keys, entry[0])):
                 left, right = (f, e) if is_right else (e, f)
                 if is_pair(left, right, params):
                     sides = left["company"], left["price"], right["company"], right["price"]

@@ -36,7 +36,9 @@ def generate(name: str, events: int) -> tuple[dict, pa.Table]:
 
 def check_against_duckdb(name: str, events: pa.Table, outputs: pa.Table) -> None:
     """Compare a result with the answer to the SQL of the query, row by row, in any order."""
-    texts = [pa.field(one.name, pa.string() if pa.types.is_binary(one.type) else one.type) for one in events.schema]
+    texts = [
+        pa.field(field.name, pa.string() if pa.types.is_binary(field.type) else field.type) for field in events.schema
+    ]
     with duckdb.connect() as connection:
         connection.register("events", events.cast(pa.schema(texts)))
         for number, stream in enumerate(("person", "auction", "bid")):

@@ -29,11 +29,11 @@ def test_q2_ranks_pairs_of_sessions(params):
 
     keep = lambda e: e["item_sk"] > 0 and e["user_sk"] >= 0  # noqa: E731
     for cause, clicks in sessions_of(events, bound["timeout"], keep):
-        for one, other in combinations(dict.fromkeys(c["item_sk"] for c in clicks), 2):
+        for first, second in combinations(dict.fromkeys(c["item_sk"] for c in clicks), 2):
             if anchor == 0:
-                counts[min(one, other), max(one, other)] += 1
-            elif anchor in (one, other):
-                counts[one if other == anchor else other, anchor] += 1
+                counts[min(first, second), max(first, second)] += 1
+            elif anchor in (first, second):
+                counts[first if second == anchor else second, anchor] += 1
             else:
                 continue
             seen += 1

@@ -48,10 +48,10 @@ def test_scalejoin_finds_every_pair(events, params):
     assert len(wanted) > 50
 
 
-def row(ts, is_right, one, other):
+def row(ts, is_right, left, right):
     if is_right:
-        return {"stream": 1, "ts": ts, "a": one, "b": float(other), "c": one / 4, "d": True}
-    return {"stream": 0, "ts": ts, "x": one, "y": float(other), "d": False}
+        return {"stream": 1, "ts": ts, "a": left, "b": float(right), "c": left / 4, "d": True}
+    return {"stream": 0, "ts": ts, "x": left, "y": float(right), "d": False}
 
 
 def test_scalejoin_matches_an_example_by_hand():
@@ -78,7 +78,7 @@ def test_rows_expire_by_the_time_of_their_own_stream(is_right):
     params = app.bind({"keys": 4, "size": 101})
     rows = [row(1_000 + 10 * i, is_right, i, i) | {"seq": i} for i in range(1_000)]
     schema = workload.schema(app, params)
-    table = pa.Table.from_pylist([{**dict.fromkeys(schema.names, 7), **one} for one in rows], schema)
+    table = pa.Table.from_pylist([{**dict.fromkeys(schema.names, 7), **values} for values in rows], schema)
     interpreter = Interpreter(app, params)
     interpreter.process(table)
     kept = [entry.states[is_right].rows.length() for entry in interpreter._steps[-1].sets.values()]

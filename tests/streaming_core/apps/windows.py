@@ -23,7 +23,7 @@ def run(name, params, rows=None, events=600, seed=3):
         table = pa.Table.from_pylist(numbered, schema)
     result = by_hand.run(app, params, table)
     wanted = result.output_table()
-    for oracle in (one(app, params) for one in oracles):
+    for oracle in (make(app, params) for make in oracles):
         cut = table.num_rows // 3
         parts = [oracle.process(table[:cut]), oracle.process(table[cut:]), oracle.finish(table.num_rows)]
         assert pa.concat_tables(parts).equals(wanted)

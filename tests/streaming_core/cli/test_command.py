@@ -241,11 +241,11 @@ def test_a_schedule_moves_keys_between_replicas(command, workloads, tmp_path, pa
     # Affected replicas have switched unless the stream ended first. As published, the latest control tuple counts.
     latest = parallelism == "vsn_esg"
     over = [[0, 1], [] if latest else [0, 1], [], [0, 1], []]
-    assert [[one.replica for one in r.gone_over] for r in switches] == over
+    assert [[move.replica for move in r.gone_over] for r in switches] == over
     assert [r.posted is None for r in switches] == [False, False, False, False, True]
     assert [r.microseconds is None for r in switches] == [False, latest, True, False, True]
     assert all(r.microseconds is None or r.microseconds >= 0 for r in switches)
-    assert all(one.waited >= 0 for r in switches for one in r.gone_over)
+    assert all(move.waited >= 0 for r in switches for move in r.gone_over)
 
 
 def test_a_runs_reconfigurations_can_be_replayed(command, workloads, tmp_path):
@@ -428,7 +428,7 @@ FIRST = ("generate", "run", "oracle", "diff", "record")
 def examples():
     """The examples in the help of all commands except `bench` and `new`, in an order that works."""
     families = [family.typer_instance for family in cli.app.registered_groups]
-    commands = {one.callback.__name__: one for family in families for one in family.registered_commands}
+    commands = {command.callback.__name__: command for family in families for command in family.registered_commands}
     lines = [
         line.split()[1:]
         for name in dict.fromkeys([*FIRST, *commands])

@@ -152,7 +152,7 @@ def test_the_json_report_lists_rows_and_causes(engines, capsys):
     assert main(["conformance", "--engine", "wrong", "--workloads", "single,late", "--threads", "1", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["verdict"] == "differs"
-    assert [(one["application"], one["workload"]) for one in report["left_out"]] == [("wc", "late")]
+    assert [(case["application"], case["workload"]) for case in report["left_out"]] == [("wc", "late")]
     [cell] = report["cells"]
     assert (cell["rows"][0]["expected"]["n"], cell["rows"][0]["actual"]["n"]) == (1, -1)
     assert cell["smallest_prefix"]["events"] == 1

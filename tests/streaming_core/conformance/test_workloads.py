@@ -44,7 +44,7 @@ def numbers(params, seed, start, stop):
 def cases_of(name, names=()):
     """The workloads of an application, and the reasons for omitted ones."""
     both = list(cases(registry.load(name), names))
-    return {one.name: one for one in both if isinstance(one, Case)}, dict(o for o in both if isinstance(o, tuple))
+    return {case.name: case for case in both if isinstance(case, Case)}, dict(o for o in both if isinstance(o, tuple))
 
 
 def column(case, name):
@@ -70,7 +70,7 @@ def check(name, by_name, left_out):
 
 @pytest.mark.parametrize("name", some(["wc", "tp"]))
 def test_workloads_of_an_application_are_small_and_valid(name):
-    check(name, *cases_of(name, [one for one in SMALL if one != "minimum"]))
+    check(name, *cases_of(name, [size for size in SMALL if size != "minimum"]))
 
 
 @pytest.mark.slow

@@ -162,7 +162,7 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "wrong"),
+    ("left", "right", "wrong"),
     [
         (pa.array([1, None, None]), pa.array([1, None, 2]), [False, False, True]),
         (pa.array([[1.0], None, [0.0]]), pa.array([[1.0], None, [-0.0]]), [False, False, True]),
@@ -173,13 +173,13 @@ def test_multisets_are_compared_as_bags_of_rows(drawn, size):
         (pa.array([[1.0], [2.0, 3.0], [4.0]]).slice(1), pa.array([[2.0, 3.0], [5.0]]), [False, True]),
     ],
 )
-def test_unequal_values_are_marked_by_row(one, other, wrong):
-    assert unequal(one, other).tolist() == wrong
+def test_unequal_values_are_marked_by_row(left, right, wrong):
+    assert unequal(left, right).tolist() == wrong
 
 
 def test_a_table_of_one_row_needs_no_key():
-    one, other = (pa.table({"n": values}) for values in ([1], [2, 3]))
-    outcome = in_memory("state total", one, other)
+    left, right = (pa.table({"n": values}) for values in ([1], [2, 3]))
+    outcome = in_memory("state total", left, right)
     assert [line for difference in outcome.differences for line in difference.lines()] == [
         "state total: position 1: unexpected row: n 3",
         "state total: position 0: n: expected 1, got 2",

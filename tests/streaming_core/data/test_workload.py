@@ -124,7 +124,7 @@ def test_whole_slices_are_also_regenerated(tmp_path, at):
     assert not (tmp_path / "refused").exists()
 
 
-@pytest.mark.parametrize(("app", "params"), some([one[:2] for one in VARIANTS], 4))
+@pytest.mark.parametrize(("app", "params"), some([variant[:2] for variant in VARIANTS], 4))
 def test_any_chunking_gives_the_same_events(app, params, monkeypatch):
     events = 300
     whole = workload.generate_chunk(app, params, events, 5, 0, events)

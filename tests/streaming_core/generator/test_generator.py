@@ -176,10 +176,10 @@ def listed(columns):
     }
 
 
-def same(one, other):
-    one, other = listed(one), listed(other)
-    assert list(one) == list(other)
-    return all(np.array_equal(one[name], other[name]) for name in one)
+def same(left, right):
+    left, right = listed(left), listed(right)
+    assert list(left) == list(right)
+    return all(np.array_equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -174,10 +174,10 @@ def test_an_accident_is_two_vehicles_standing_at_one_position(params):
     for xway in range(params["xways"]):  # after 5 to 15 minutes each, and over within the simulation
         assert 2 <= per_xway[xway] <= params["seconds"] // 300
     for involved in places.values():
-        (_, one), (_, other) = sorted(involved, key=lambda standing: standing[1][0])
-        assert one[0] < other[0]
-        assert other[3] <= one[-1]  # by its fourth report the other still stands
-        assert len(one) == len(other)
+        (_, first), (_, second) = sorted(involved, key=lambda standing: standing[1][0])
+        assert first[0] < second[0]
+        assert second[3] <= first[-1]  # by its fourth report the other still stands
+        assert len(first) == len(second)
     without = by_vehicle(repetition({**params, "accidents": False}))
     assert not any(stopped(vehicle).any() for vehicle in without.values())
 

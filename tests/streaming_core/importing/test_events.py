@@ -144,8 +144,10 @@ def test_every_csv_value_is_read_or_set_aside_with_a_reason(orders, tmp_path):
     for row, (_, field, text, _) in zip(aside(out), kept, strict=True):
         assert (row["_file"], {name: row[name] or "" for name in FIELDS}) == (str(file), GOOD | {field: text})
     imported_part = manifest["imported"]
-    assert (imported_part["rows"], sum(one["rows"] for one in imported_part["aside"])) == (len(VALUES), len(kept))
-    first = next(one for one in imported_part["aside"] if one["reason"] == "ts is neither an integer nor a time")
+    assert (imported_part["rows"], sum(reason["rows"] for reason in imported_part["aside"])) == (len(VALUES), len(kept))
+    first = next(
+        reason for reason in imported_part["aside"] if reason["reason"] == "ts is neither an integer nor a time"
+    )
     assert (first["rows"], first["file"], first["row"]) == (3, str(file), 7)
     assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
 
@@ -259,7 +261,7 @@ def test_manifest_has_samples_of_rows_set_aside(orders, tmp_path):
     ]
     lines += [*["1,1"] * 4, "2,2," + "x" * 400]
     file.write_bytes("\n".join(lines).encode("latin-1"))
-    aside = {one["reason"]: one for one in imported(orders, out, file)["imported"]["aside"]}
+    aside = {reason["reason"]: reason for reason in imported(orders, out, file)["imported"]["aside"]}
     quote, torn = aside["a closing quote is missing"], aside["the row has 2 columns instead of 6"]
     assert [sample["text"] for sample in quote["samples"]] == ['5,7,0.5,true,"<b>,[1 2]']
     (bytes_,) = aside["the line is not UTF-8"]["samples"]
@@ -351,7 +353,7 @@ def test_parquet_of_every_type_is_read(orders, tmp_path):
         "": [7] * 3,
     }
     pq.write_table(pa.table(columns), file)
-    (_, (sample,)) = (one["samples"] for one in imported(orders, out, file)["imported"]["aside"])
+    (_, (sample,)) = (reason["samples"] for reason in imported(orders, out, file)["imported"]["aside"])
     assert json.loads(sample["text"])["size"] == "2.5"
     assert (sample["row"], sample["line"], sample["is_cut"]) == (2, None, False)
     uuid = "00000000-0000-0000-0000-00000000000"
@@ -497,11 +499,11 @@ def test_streams_are_merged_by_ts_then_stream_then_file_then_row(seed, package, 
     mapping = {"Tick.ts": "at", "Ask.who": "name"}
     request = importing.request(app, app.bind(), named, mapping)
     manifest = importing.run(request, tmp_path / "w")
-    wanted.sort(key=lambda one: one[0])
+    wanted.sort(key=lambda row: row[0])
     events = rows(tmp_path / "w", app)
     assert events == [{"seq": seq} | event for seq, (_, event) in enumerate(wanted)]
     about = manifest["imported"]
-    assert (about["rows"], sum(one["rows"] for one in about["aside"])) == (len(wanted) + aside_rows, aside_rows)
+    assert (about["rows"], sum(reason["rows"] for reason in about["aside"])) == (len(wanted) + aside_rows, aside_rows)
     assert (about["map"]["Tick.ts"], about["map"]["Ask.who"], about["map"]["Bid.who"]) == ("at", "name", "who")
     assert about["files"] == [file for name in ("Bid", "Ask", "Tick") for file in about["streams"][name]]
 
@@ -519,7 +521,7 @@ def test_rows_set_aside_have_a_table_per_stream(tmp_path):
         ("left.csv", 3, "the row has 4 columns instead of 3"),
     ]
     assert [(Path(row["_file"]).name, row["_row"], row["_raw"]) for row in right] == [("right.jsonl", 2, b'{"ts": 4}')]
-    assert {(Path(one["file"]).name, one["row"], one["samples"][0]["text"]) for one in about["aside"]} == {
+    assert {(Path(reason["file"]).name, reason["row"], reason["samples"][0]["text"]) for reason in about["aside"]} == {
         ("left.csv", 2, ",2,1"),
         ("left.csv", 3, "6,2,2,2"),
         ("right.jsonl", 2, '{"ts": 4}'),

@@ -69,8 +69,8 @@ def test_only_regular_files_are_read_on_the_command_line_too(root, roots, is_in_
         os.mkfifo(path)
     elif kind == "a socket":
         monkeypatch.chdir(path.parent)  # the path of a socket is short
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind("x.csv")
+        with socket.socket(socket.AF_UNIX) as endpoint:
+            endpoint.bind("x.csv")
     else:
         path.symlink_to("/dev/null" if kind == "a device" else "x.csv")
     allowed = [root, Path("/dev")] if roots else None

@@ -82,7 +82,7 @@ def total(rows):
 
 def frequent(rows):
     counts = Counts(row["number"] for row in rows)
-    best = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:2]
+    best = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:2]
     return [(rank, value, count) for rank, (value, count) in enumerate(best)]
 
 

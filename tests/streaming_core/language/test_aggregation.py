@@ -86,14 +86,17 @@ def windows(table, size, every):
 
 def top(rows, k):
     counts = Counts(row["item"] for row in rows)
-    best = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:k]
+    best = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:k]
     return [(rank, item, count) for rank, (item, count) in enumerate(best)]
 
 
 # The declaration, and the outputs for the rows of a window and shop.
 AGGREGATES = {
-    name: (lambda windowed, one=one: windowed.aggregate(v=one), lambda rows, value=value: [(value(rows),)])
-    for name, one, value in (
+    name: (
+        lambda windowed, aggregate=aggregate: windowed.aggregate(v=aggregate),
+        lambda rows, value=value: [(value(rows),)],
+    )
+    for name, aggregate, value in (
         ("count", agg.count(), len),
         ("sum", agg.sum("price"), lambda rows: sum(row["price"] for row in rows)),
         ("sum of integers", agg.sum("item"), lambda rows: sum(row["item"] for row in rows)),

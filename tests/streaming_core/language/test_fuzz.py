@@ -90,7 +90,7 @@ UNKNOWN = (
 FUNCTIONS = [
     name
     for name in api.__all__
-    if callable(one := getattr(api, name)) and one.__module__.rpartition(".")[2] not in ("dates", "work")
+    if callable(member := getattr(api, name)) and member.__module__.rpartition(".")[2] not in ("dates", "work")
 ]
 PLAUSIBLE = {
     "fn": ("work", "keep", "keep_all", "of_row", "lambda row: row.k > 1"), "state": ("State", "(State, State)"),
@@ -119,34 +119,36 @@ def value(draw, call, name):
     known = PLAUSIBLE.get(f"{call}.{name}") or PLAUSIBLE.get(name)
     if known and draw.random() < 0.93:
         return draw.choice(known)
-    one = draw.choice(WRONG)
-    return draw.choice(("({},)", "[{}]", "{{'k': {}}}", "({0}, {0})", "Array[{}, 2]", "{} | None")).format(one) if (
+    wrong = draw.choice(WRONG)
+    return draw.choice(("({},)", "[{}]", "{{'k': {}}}", "({0}, {0})", "Array[{}, 2]", "{} | None")).format(wrong) if (
         draw.random() < 0.15
-    ) else one  # fmt: skip
+    ) else wrong  # fmt: skip
 
 
 def arguments(draw, call, function):
     """Arguments of a call: plausible and wrong ones, by position and by name; some are missing, or too many."""
     try:
-        parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
+        parameters = [
+            parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "self"
+        ]
     except (TypeError, ValueError):
         parameters = []
     words, is_named = [], False
-    for one in parameters:
-        is_needed = one.default is inspect.Parameter.empty
-        if draw.random() < (0.02 if is_needed else 0.95 if call == "key_by" and one.name != "key" else 0.8):
+    for parameter in parameters:
+        is_needed = parameter.default is inspect.Parameter.empty
+        if draw.random() < (0.02 if is_needed else 0.95 if call == "key_by" and parameter.name != "key" else 0.8):
             continue
-        if one.kind == one.VAR_POSITIONAL:
-            words += [value(draw, call, one.name) for _ in range(draw.choice((1, 1, 2)))] if not is_named else []
-        elif one.kind == one.VAR_KEYWORD:
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            words += [value(draw, call, parameter.name) for _ in range(draw.choice((1, 1, 2)))] if not is_named else []
+        elif parameter.kind == parameter.VAR_KEYWORD:
             named = draw.sample(("n", "ts", "key", "seq", "class_", "k", "_x", "total", "rank"), draw.choice((1, 1, 2)))
-            words += [f"{name}={value(draw, call, one.name)}" for name in named]
+            words += [f"{name}={value(draw, call, parameter.name)}" for name in named]
             is_named = True
-        elif is_named or one.kind == one.KEYWORD_ONLY or draw.random() < 0.5:
-            words.append(f"{one.name}={value(draw, call, one.name)}")
+        elif is_named or parameter.kind == parameter.KEYWORD_ONLY or draw.random() < 0.5:
+            words.append(f"{parameter.name}={value(draw, call, parameter.name)}")
             is_named = True
         else:
-            words.append(value(draw, call, one.name))
+            words.append(value(draw, call, parameter.name))
     if draw.random() < 0.05:
         words.append(draw.choice(("nosuch=1", "output=Right", "*(1,)", "**{'x': 1}")))
     return ", ".join(words)
@@ -167,15 +169,17 @@ def chain(draw):
             function = draw.choice(FUNCTIONS)
             lines.append(f"made{number} = {function}({arguments(draw, function, getattr(api, function))})")
             continue
-        one = draw.choice([*kinds])
+        variable = draw.choice([*kinds])
         if draw.random() < 0.7:
-            one = [*kinds][-1]
-        if one == "app" and start < 0.9 and draw.random() < 0.9:
-            one = "stream"
-        names = PUBLIC if kinds[one] == "app" else [name for name in dir(CLASSES[kinds[one]]) if name[0] != "_"]
+            variable = [*kinds][-1]
+        if variable == "app" and start < 0.9 and draw.random() < 0.9:
+            variable = "stream"
+        names = (
+            PUBLIC if kinds[variable] == "app" else [name for name in dir(CLASSES[kinds[variable]]) if name[0] != "_"]
+        )
         name = draw.choice(UNKNOWN) if draw.random() < 0.03 else draw.choice(names)
-        method = getattr(CLASSES[kinds[one]], name, None)
-        lines.append(f"made{number} = {one}.{name}({arguments(draw, name, method) if method else ''})")
+        method = getattr(CLASSES[kinds[variable]], name, None)
+        lines.append(f"made{number} = {variable}.{name}({arguments(draw, name, method) if method else ''})")
         if name not in ("sink", "invariant", "agrees_unordered", "generates", "constant", "table", "transaction"):
             kinds[f"made{number}"] = RETURNS.get(name, "stream")
     last = draw.choice([*kinds])

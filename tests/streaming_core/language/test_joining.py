@@ -128,7 +128,7 @@ def copied(row, out):
 def test_rows_meet_in_open_windows(seed, band, within, span, delay, texts):
     app = App("pairs")
     same, close = BANDS[band]
-    sides = [Record(one.name, {**one.fields, "shop": text if texts else i64}, None) for one in (Order, Payment)]
+    sides = [Record(side.name, {**side.fields, "shop": text if texts else i64}, None) for side in (Order, Payment)]
     orders, payments = app.sources(*sides, delay=delay)
     orders = orders.flat_map(copied, sides[0])
     matches = app.join(orders, payments, on="shop" if same else None, within=within, band=close)
@@ -139,7 +139,7 @@ def test_rows_meet_in_open_windows(seed, band, within, span, delay, texts):
 
     def meet(left, right):
         return (not same or left["shop"] == right["shop"]) and all(
-            abs(left[one] - right[other]) <= distance for one, (other, distance) in close.items()
+            abs(left[column] - right[other_column]) <= distance for column, (other_column, distance) in close.items()
         )
 
     pairs, late = joined(table.to_pylist(), span, delay, meet)

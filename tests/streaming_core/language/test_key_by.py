@@ -202,7 +202,7 @@ def check_state(state, table, key, texts):
     assert state.schema.types[: len(names)] == kinds
     rows = [(tuple(row[name] for name in names), (row["n"], row["last"])) for row in state.to_pylist()]
     wanted = expected_state(table, key)
-    assert rows == [(one if isinstance(one, tuple) else (one,), values) for one, values in wanted]
+    assert rows == [(key if isinstance(key, tuple) else (key,), values) for key, values in wanted]
 
 
 @pytest.mark.parametrize(("name", "in_loop"), some([("mixed", False), *((name, True) for name in KEYS)]))
@@ -249,7 +249,7 @@ def test_states_are_flushed_in_the_order_of_their_keys(name):
     sums = defaultdict(lambda: (0, 0))
     for row in table.to_pylist():
         sums[key(row)] = sums[key(row)][0] + row["b"], row["x"]
-    assert [(row["n"], row["last"]) for row in case.outputs.to_pylist()] == [sums[one] for one in sorted(sums)]
+    assert [(row["n"], row["last"]) for row in case.outputs.to_pylist()] == [sums[key] for key in sorted(sums)]
     loop = Loop(app, app.bind())
     loop.process(table)
     assert loop.finish(len(table)).equals(case.outputs)
@@ -262,9 +262,9 @@ def counts_of(table, key, extent):
     counts, results = {}, []
     for row in table.to_pylist():
         if extent == "session":  # the end of a session is the latest row, plus the gap
-            ends = sorted((end, begin, one) for one, (end, begin, _) in counts.items() if end <= row["ts"])
-            for end, _, one in ends:
-                results.append((row["seq"], end, one, counts.pop(one)[2]))
+            ends = sorted((end, begin, group) for group, (end, begin, _) in counts.items() if end <= row["ts"])
+            for end, _, group in ends:
+                results.append((row["seq"], end, group, counts.pop(group)[2]))
             _, begin, n = counts.get(key(row), (0, row["seq"], 0))
             counts[key(row)] = row["ts"] + 10, begin, n + 1
         elif extent == "count":
@@ -272,12 +272,12 @@ def counts_of(table, key, extent):
             if n == 2:
                 results.append((row["seq"], row["ts"], key(row), n))
         else:
-            for end, one in sorted(place for place in counts if place[0] <= row["ts"]):
-                results.append((row["seq"], end, one, counts.pop((end, one))))
+            for end, group in sorted(place for place in counts if place[0] <= row["ts"]):
+                results.append((row["seq"], end, group, counts.pop((end, group))))
             place = row["ts"] // 10 * 10 + 10, key(row)
             counts[place] = counts.get(place, 0) + 1
     if extent == "session":
-        results += [(len(table), end, one, n) for one, (end, _, n) in counts.items()]
+        results += [(len(table), end, group, n) for group, (end, _, n) in counts.items()]
     elif extent == "tumbling":
         results += [(len(table), *place, n) for place, n in counts.items()]
     return Counter(results)
@@ -340,7 +340,7 @@ def test_a_function_serves_several_windows():
     source.key_by(both).window(tumbling(10)).aggregate(n=agg.count()).sink("count")
     source.key_by(both).window(sliding(10, every=5)).aggregate(n=agg.sum("b")).sink("sum")
     app.generates(lambda *arguments: {})
-    assert [one.name for one in app.operators[1:5:2]] == ["both", "both_2"]
+    assert [operator.name for operator in app.operators[1:5:2]] == ["both", "both_2"]
     app.check()
 
 
@@ -388,12 +388,12 @@ def test_joins_meet_on_several_fields(name, band):
     }  # fmt: skip
     table = pa.table([pa.array(values[field.name], field.type) for field in schema], schema)
     wanted = Counter()
-    for one, other in itertools.product(table.to_pylist(), repeat=2):
-        if (one["stream"], other["stream"]) == (0, 1) and abs(one["ts"] - other["ts"]) <= 20:
-            is_close = not band or abs(one["price"] - other["amount"]) <= 1.0
-            if is_close and all(one[mine] == other[theirs] for mine, theirs in pairs):
+    for row, other in itertools.product(table.to_pylist(), repeat=2):
+        if (row["stream"], other["stream"]) == (0, 1) and abs(row["ts"] - other["ts"]) <= 20:
+            is_close = not band or abs(row["price"] - other["amount"]) <= 1.0
+            if is_close and all(row[mine] == other[theirs] for mine, theirs in pairs):
                 wanted[
-                    max(one["seq"], other["seq"]), *(one[mine] for mine, _ in pairs), one["price"], other["amount"]
+                    max(row["seq"], other["seq"]), *(row[mine] for mine, _ in pairs), row["price"], other["amount"]
                 ] += 1
     interpreter = Interpreter(app, app.bind())
     outputs = pa.concat_tables([interpreter.process(table), interpreter.finish(n)])

@@ -107,10 +107,10 @@ def expected(table, params):
 
     def by_key(columns, key):
         size = len(columns[key])
-        whole = {name: np.broadcast_to(np.array([*one, None], object)[:-1], size) if isinstance(one, list)
-                 else np.broadcast_to(one, size).tolist() for name, one in columns.items()}  # fmt: skip
+        whole = {name: np.broadcast_to(np.array([*column, None], object)[:-1], size) if isinstance(column, list)
+                 else np.broadcast_to(column, size).tolist() for name, column in columns.items()}  # fmt: skip
         rows = [
-            {name: one.encode() if isinstance(one := whole[name][i], str) else one for name in whole}
+            {name: value.encode() if isinstance(value := whole[name][i], str) else value for name in whole}
             for i in range(size)
         ]
         return {row.pop(key): row for row in rows}
@@ -185,8 +185,8 @@ def test_loop_and_spark_equal_the_interpreter(case, tmp_path):
 
 
 def test_rows_are_part_of_the_parameters():
-    one, other = (BoundApp(app, app.bind(case)).constants for case in CASES[:2])
-    changed = {table.name for table in one if not np.array_equal(one[table], other[table])}
+    first, second = (BoundApp(app, app.bind(case)).constants for case in CASES[:2])
+    changed = {table.name for table in first if not np.array_equal(first[table], second[table])}
     assert changed == {f"Item.{field}" for field in Item.fields}
 
 

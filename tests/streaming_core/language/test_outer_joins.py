@@ -82,9 +82,9 @@ class Model:
                 self.alone(seq, ts, side, row)
 
     def expire(self, seq):
-        for key, one in list(self.keys.items()):
-            if one["latest"] + self.gap + self.delay <= self.highest:
-                self.end(seq, key, one["latest"] + self.gap)
+        for key, state in list(self.keys.items()):
+            if state["latest"] + self.gap + self.delay <= self.highest:
+                self.end(seq, key, state["latest"] + self.gap)
 
     def take(self, row):
         key, ts = row[self.key], row["ts"]
@@ -95,21 +95,21 @@ class Model:
             return
         if self.ttl is not None and key in self.keys and ts - self.keys[key]["latest"] >= self.ttl:
             self.end(row["seq"], key, ts)
-        one = self.keys.setdefault(key, {"latest": ts, "sides": ([], [])})
-        one["latest"] = max(one["latest"], ts)
-        self.meet({**row, "is_met": False}, one)
+        state = self.keys.setdefault(key, {"latest": ts, "sides": ([], [])})
+        state["latest"] = max(state["latest"], ts)
+        self.meet({**row, "is_met": False}, state)
 
-    def meet(self, row, one):
-        least = -(1 << 61) if self.span is None else one["latest"] - self.span - self.delay
-        for number, kept in enumerate(one["sides"]):
+    def meet(self, row, state):
+        least = -(1 << 61) if self.span is None else state["latest"] - self.span - self.delay
+        for number, kept in enumerate(state["sides"]):
             while kept and kept[0]["ts"] < least:
                 self.alone(row["seq"], row["ts"], number, kept.pop(0))
-        for other in one["sides"][1 - row["stream"]]:
+        for other in state["sides"][1 - row["stream"]]:
             if other["ts"] >= least and (self.span is None or abs(other["ts"] - row["ts"]) <= self.span):
                 row["is_met"] = other["is_met"] = True
                 pair = (row, other) if row["stream"] == 0 else (other, row)
                 self.outputs.append((row["seq"], max(row["ts"], other["ts"]), *pair))
-        one["sides"][row["stream"]].append(row)
+        state["sides"][row["stream"]].append(row)
 
 
 def expected(rows, end, how, delay, **time):
@@ -124,8 +124,16 @@ def expected(rows, end, how, delay, **time):
 def shown(seq, ts, left, right):
     """An expected row, as the application emits it."""
     shop = (left or right)["shop"]
-    one, other = left or {}, right or {}
-    return (seq, ts, shop, one.get("words"), one.get("price"), other.get("words"), other.get("number"))
+    left_row, right_row = left or {}, right or {}
+    return (
+        seq,
+        ts,
+        shop,
+        left_row.get("words"),
+        left_row.get("price"),
+        right_row.get("words"),
+        right_row.get("number"),
+    )
 
 
 def produced(rows):
@@ -189,10 +197,10 @@ def test_rows_within_the_delay_meet_as_in_sql(how, delay):
         rows = table.to_pylist()
         sides = [[row for row in rows if row["stream"] == side] for side in range(2)]
         pairs = [
-            (one, other)
-            for one in sides[0]
+            (row, other)
+            for row in sides[0]
             for other in sides[1]
-            if one["shop"] == other["shop"] and abs(one["ts"] - other["ts"]) <= SPAN
+            if row["shop"] == other["shop"] and abs(row["ts"] - other["ts"]) <= SPAN
         ]
         met = [{row["seq"] for row in side} for side in zip(*pairs, strict=True)] if pairs else [set(), set()]
         pairs += [(row, None) for row in sides[0] if row["seq"] not in met[0]]
@@ -326,7 +334,7 @@ def test_several_joins_have_names_of_their_own():
         "ts", "shop", "number", "order_words", "price", "join_payment_words", "join_2_payment_words",
         "refund_words",
     ]  # fmt: skip
-    assert [one.name for one in app.operators if one.kind == "windowed"] == ["join", "join_2", "join_3"]
+    assert [operator.name for operator in app.operators if operator.kind == "windowed"] == ["join", "join_2", "join_3"]
 
 
 @record

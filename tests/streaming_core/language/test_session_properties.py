@@ -157,9 +157,9 @@ def silent(row, out):
 
 def test_sessions_with_a_delay_that_cannot_keep_their_rows_are_refused():
     app = App("sessions")
-    one = app.source(Click, delay=5)
-    other = one.flat_map(silent, Record("Many", {"ts": i64, "many": Array(i64, 3)}, None))
-    for streams, why in (((one, one), "take one stream"), ((other,), "leave many out with select")):
+    stream = app.source(Click, delay=5)
+    other = stream.flat_map(silent, Record("Many", {"ts": i64, "many": Array(i64, 3)}, None))
+    for streams, why in (((stream, stream), "take one stream"), ((other,), "leave many out with select")):
         keyed = app.connect(*streams).key_by(every=2).window(session(5))
         with pytest.raises(BadInput, match=why):
             keyed.apply((numbered,) * len(streams), (Taken,) * len(streams), Burst, burst)

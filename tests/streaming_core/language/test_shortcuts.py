@@ -63,12 +63,12 @@ def doubled(row, out):
 def ranked(row, state, out):
     """Numbers a row by how many of the last rows of its auction were cheaper, and older by less than 20."""
     number = 0
-    for one in state.rows:
-        if one.price < row.price and row.ts - one.at < 20:
+    for kept in state.rows:
+        if kept.price < row.price and row.ts - kept.at < 20:
             number += 1
-    for one in state.rows:
+    for kept in state.rows:
         for other in state.rows:
-            if one.price > other.price:
+            if kept.price > other.price:
                 number += 100
     state.rows.append(price=row.price, at=row.ts)
     if len(state.rows) > 3:
@@ -116,8 +116,8 @@ def expected_ranked(rows):
     latest = defaultdict(list)
     for row in rows:
         kept = latest[row["auction"]]
-        number = sum(one["price"] < row["price"] and row["ts"] - one["ts"] < 20 for one in kept)
-        number += 100 * sum(one["price"] > other["price"] for one in kept for other in kept)
+        number = sum(other_row["price"] < row["price"] and row["ts"] - other_row["ts"] < 20 for other_row in kept)
+        number += 100 * sum(first["price"] > second["price"] for first in kept for second in kept)
         kept.append(row)
         del kept[:-3]
         yield (*row.values(), number)
@@ -174,20 +174,20 @@ def test_compiled_operators_match_plain_python(operator, seed, in_loop):
 
 
 def changes_queue(row, state, out):
-    for one in state.rows:
-        state.n += one.at
+    for kept in state.rows:
+        state.n += kept.at
         state.rows.popleft()
 
 
 def assigns_row(row, state, out):
-    for one in state.rows:
-        one = 3
-        state.n += one
+    for kept in state.rows:
+        kept = 3
+        state.n += kept
 
 
 def over_number(row, state, out):
-    for one in state.n:
-        state.n += one
+    for number in state.n:
+        state.n += number
 
 
 def lacks_field(row, state, out):

@@ -41,7 +41,7 @@ def expected_sums(rows, advance, size, delay, is_set):
                 sums[at, key] = n + 1, total + value, first
                 touched.setdefault((at, key), len(touched))
     reached = None
-    for at, key in sorted(sums, key=lambda one: (one[0], key_group(one[1]), touched[one])):
+    for at, key in sorted(sums, key=lambda place: (place[0], key_group(place[1]), touched[place])):
         end = at * advance + size
         reached = next((i for i, row in enumerate(rows) if max(r[0] for r in rows[: i + 1]) - delay >= end), len(rows))
         expiries[reached].append((end, at * advance, *key, *sums[at, key]))
@@ -172,14 +172,14 @@ def emit_value(window, state, out):
 def test_sessions_of_a_key_group_with_equal_ends_leave_in_order_of_first_rows():
     """Until late, the first session appears to end before the other one."""
     group = key_group((0,))
-    one, other = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
+    first, second = itertools.islice((key for key in itertools.count() if key_group((key,)) == group), 2)
     app = App("together")
     app.source(Event).key_by("value").window(session(10)).apply(
         update=summed, state=Sum, output=Output, result=emit_value
     ).sink()
-    rows = [(0, one), (1, other), (4, one), (5, other), (10, 7), (11, 7), (5, one), (14, 7), (15, 7)]
+    rows = [(0, first), (1, second), (4, first), (5, second), (10, 7), (11, 7), (5, first), (14, 7), (15, 7)]
     outputs, _ = interpreted(app, [(ts, 0, key) for ts, key in rows])
-    assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, one), (8, 15, other), (9, 25, 7)]
+    assert [(row["seq"], row["ts"], row["a"]) for row in outputs] == [(8, 15, first), (8, 15, second), (9, 25, 7)]
 
 
 def test_key_groups_equal_the_runtimes():

@@ -173,15 +173,15 @@ def test_two_loops_of_the_same_code_do_not_share_memory(counted):
     app = registry.load("sl")
     params = app.bind({"n_items": 2, "partitioned": False})
     events = workload.generate_chunk(app, params, 200, 7, 0, 200)
-    one = Loop(app, params)
+    loop = Loop(app, params)
     compiled = len(counted)
-    first = one.process(events)
+    first = loop.process(events)
     other = Loop(app, params)
     assert len(counted) == compiled
     assert other.process(events).equals(first)
-    assert other.state() == one.state()
+    assert other.state() == loop.state()
     other.process(events)
-    assert other.state() != one.state()
+    assert other.state() != loop.state()
 
 
 def test_the_fingerprint_covers_versions_processor_and_sources(monkeypatch, tmp_path):

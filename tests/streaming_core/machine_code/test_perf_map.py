@@ -23,11 +23,13 @@ def test_map_holds_the_kernels_of_each_operator_where_they_are(tmp_path, monkeyp
         start, size, name = line.split()
         places[name] = range(int(start, 16), int(start, 16) + int(size, 16))
     assert places.keys() == program._loaded.keys()
-    assert {name.partition(".")[0] for name in places} == {one.name for one in app.operators[1:-1]}
+    assert {name.partition(".")[0] for name in places} == {operator.name for operator in app.operators[1:-1]}
     kernels, _ = compile_kernels(BoundApp(app, app.bind()))
     for name, loaded in program._loaded.items():
         file = llvm.ObjectFileRef.from_data(kernels[name])
-        assert [len(places[name])] == [one.size() for one in file.sections() if one.is_text() and one.size()]
+        assert [len(places[name])] == [
+            section.size() for section in file.sections() if section.is_text() and section.size()
+        ]
         assert loaded.address in places[name]
 
 

@@ -267,8 +267,8 @@ def enough(account, move):
     return account.balance >= move.amount
 
 
-def richer(one, other, move):
-    return one.balance >= other.balance
+def richer(left, right, move):
+    return left.balance >= right.balance
 
 
 def take(account, move):

@@ -85,7 +85,7 @@ def patterned(seed: int, graph: Graph) -> Graph:
 
     def costs(operator: Operator) -> Operator:
         times = draw.choice((0.5, 1.0, 2.0))
-        inputs = [one.model_copy(update={"ns": one.ns * times}) for one in operator.inputs]
+        inputs = [port.model_copy(update={"ns": port.ns * times}) for port in operator.inputs]
         return operator.model_copy(
             update={"inputs": inputs, "others_ns": operator.others_ns + draw.choice((0.0, 20.0))}
         )

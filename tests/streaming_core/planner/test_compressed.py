@@ -17,9 +17,9 @@ from tests.streaming_core.planner import drawn
 def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
     """The number of replicas of a plan by class and socket."""
     table = np.zeros((len(problem.classes), problem.sockets + 1))
-    for a, one in enumerate(problem.classes):
-        for member in one.members:
-            table[a, plan[problem.graph.operators[one.operator].name][member]] += 1
+    for a, class_ in enumerate(problem.classes):
+        for member in class_.members:
+            table[a, plan[problem.graph.operators[class_.operator].name][member]] += 1
     return table
 
 

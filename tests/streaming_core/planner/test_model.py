@@ -111,10 +111,10 @@ def test_prediction_respects_the_ingress_and_shares_cores():
     machine = Machine.of_threads(2)
     plan = {"source": [0], "work": [0], "sink": [1]}
     assert str(estimate(pipeline(work()), machine, plan, 10.0).sustained.bottleneck) == "ingress"
-    one = Machine(name="one", cores=[2], replicas_per_core=None, latency=[[0.0]])
+    single = Machine(name="one", cores=[2], replicas_per_core=None, latency=[[0.0]])
     alone = {"source": [0], "work": [0], "sink": [0]}
-    assert estimate(pipeline(work()), one, alone).sustained.ingress == pytest.approx(5e6)
-    shared = estimate(pipeline(work()), one, alone, cores={"source": [0], "work": [0], "sink": [1]}).sustained
+    assert estimate(pipeline(work()), single, alone).sustained.ingress == pytest.approx(5e6)
+    shared = estimate(pipeline(work()), single, alone, cores={"source": [0], "work": [0], "sink": [1]}).sustained
     assert (shared.ingress, str(shared.bottleneck)) == (pytest.approx(1e9 / 300), "core 0")
 
 
@@ -152,8 +152,8 @@ def test_merge_threads_take_spare_cores_before_those_of_the_plan():
     machine = Machine.of_threads(2)
     assert graph.mergers([1, 1, 1]) == []
     assert graph.mergers([1, 2, 1]) == [(2, 0)]  # the sink takes rows of two replicas
-    one = estimate(graph, machine, alone, 1e6, {name: [0] * len(at) for name, at in alone.items()})
-    assert one.sustained.ingress == pytest.approx(1e6)
+    prediction = estimate(graph, machine, alone, 1e6, {name: [0] * len(at) for name, at in alone.items()})
+    assert prediction.sustained.ingress == pytest.approx(1e6)
     # Thread 2 shares core 0 with the source and a replica: 10 + 50 + 40 ns of an event. On a spare core it does not.
     for spare, sustained in ((0, 1e9 / 100), (1, 1e9 / 60)):
         wider = machine.changed(spare=spare)

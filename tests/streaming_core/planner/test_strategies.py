@@ -55,7 +55,7 @@ def test_balanced_beats_other_strategies_on_the_papers_servers(app):
     assert all(map(is_placed, placements.values()))
     best = placements["balanced"].estimate.sustained.ingress
     assert not placements["balanced"].estimate.violated
-    assert all(one.estimate.sustained.ingress <= best * (1 + 1e-9) for one in placements.values())
+    assert all(result.estimate.sustained.ingress <= best * (1 + 1e-9) for result in placements.values())
     assert all(placements[name].replicas == placements["rlas"].replicas for name in ("first_fit", "round_robin"))
 
 

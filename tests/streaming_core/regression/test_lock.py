@@ -24,7 +24,7 @@ def locks(tmp_path):
 
 
 def owners(lock):
-    return [one["owner"] for one in lock.holders()]
+    return [holder["owner"] for holder in lock.holders()]
 
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.product((False, True), repeat=2)])
@@ -111,9 +111,9 @@ def test_any_sequence_keeps_out_all_others_than_sharers(tmp_path_factory, steps)
 
 def test_two_runs_that_measure_take_turns(locks):
     """A run that waits comes next, however soon the other one wants the lock again."""
-    one, other = locks(), locks()
-    assert one.take(signature("cell"))
-    for first, second in [(one, other), (other, one)] * 5:
+    waiter, other = locks(), locks()
+    assert waiter.take(signature("cell"))
+    for first, second in [(waiter, other), (other, waiter)] * 5:
         assert not second.take(signature("cell"))
         first.leave()
         assert not first.take(signature("cell"))

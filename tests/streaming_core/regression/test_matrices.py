@@ -42,7 +42,9 @@ def test_matrices_of_the_checkout_run_and_leave_room_for_applications(home):
     # A newcomer waits for the default run. Nights run the baselines, and judge speed.
     default, _ = cells(RegressionSpec())
     assert len(default) <= 20
-    assert {spec.executor for spec in default} == {name for name, one in EXECUTORS.items() if not one.is_baseline}
+    assert {spec.executor for spec in default} == {
+        name for name, executor in EXECUTORS.items() if not executor.is_baseline
+    }
     for spec in specs["nightly"] + specs["full"]:
         assert spec.seconds > default[0].seconds
     for name in ("nightly", "full"):

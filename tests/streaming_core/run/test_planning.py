@@ -115,7 +115,7 @@ def test_a_changed_load_is_reported_with_a_better_plan(workspace):
         "count": alone["count"].changed(execute=100.0, others=0.0),
         "sink": alone["sink"].changed(execute=0.0, others=1.0),
     }
-    known = known.changed(patterns=[one.changed(costs=costs) for one in known.patterns])
+    known = known.changed(patterns=[pattern.changed(costs=costs) for pattern in known.patterns])
     placement = planning.find_on(known, Machine.of_threads(2))
     planned = Planned(plan=placement.as_plan(), strategy="balanced", events_per_s=1e6, bottleneck="core 0")
 
@@ -278,14 +278,14 @@ def test_a_workload_in_the_current_folder_can_be_planned(command, workspace, mon
 def test_a_profile_gives_the_planner_costs_weights_and_sizes(workspace):
     measurement = profile.Profile.read(workspace / "profile.json")
     # Every combination of one or two replicas of the three operators that can have several.
-    several = [{name for name, n in one.replicas.items() if n == 2} for one in measurement.patterns]
+    several = [{name for name, n in pattern.replicas.items() if n == 2} for pattern in measurement.patterns]
     able = ("split", "count", "sink")
     assert several == [set(chosen) for n in range(4) for chosen in itertools.combinations(able, n)]
-    for one in measurement.patterns:
-        assert {name: (c.rows_in, c.rows_out) for name, c in one.costs.items()} == {
+    for pattern in measurement.patterns:
+        assert {name: (c.rows_in, c.rows_out) for name, c in pattern.costs.items()} == {
             "source": (2000, 2000), "split": (2000, 20000), "count": (20000, 20000), "sink": (20000, 20000)
         }  # fmt: skip
-        assert all(c.execute >= 0 and c.others > 0 and len(c.quantiles) == 21 for c in one.costs.values())
+        assert all(c.execute >= 0 and c.others > 0 and len(c.quantiles) == 21 for c in pattern.costs.values())
     assert sum(measurement.weights["count"]) == 20000
     assert 2 <= sum(weight > 0 for weight in measurement.weights["count"]) <= 20
     # A row holds its seq, 8 bytes for each field and its letters: a sentence, a word, then a word and its count.
@@ -305,11 +305,15 @@ def test_every_replica_of_a_windowed_operator_reads_all_rows(workspace):
     graph = measurement.graph(source.app, 2)
     alone, shared = [graph.replicated([1, 1, 1, n, 1]).by_name["from_left"] for n in (1, 2)]
     for operator, n in ((alone, 1), (shared, 2)):
-        cost = next(one for one in measurement.patterns if one.replicas["from_left"] == n and one.replicas["Left"] == 1)
+        cost = next(
+            pattern
+            for pattern in measurement.patterns
+            if pattern.replicas["from_left"] == n and pattern.replicas["Left"] == 1
+        )
         assert cost.costs["from_left"].rows_in == 2000
-        for one in operator.inputs:
-            assert (one.read_bytes > 0, one.bytes) == (True, 0)
-            assert one.ns + n * one.read_ns == pytest.approx(cost.costs["from_left"].execute)
+        for port in operator.inputs:
+            assert (port.read_bytes > 0, port.bytes) == (True, 0)
+            assert port.ns + n * port.read_ns == pytest.approx(cost.costs["from_left"].execute)
 
 
 def test_invalid_plan_requests_are_refused(command, workspace, tmp_path):
@@ -450,7 +454,9 @@ def test_the_papers_strategies_plan_with_the_median(workspace):
 @pytest.mark.slow
 def test_merge_threads_are_charged_for_merging(workspace):
     measurement = profile.measure(workload.read(workspace / "wc"), "merge_sort", repetitions=1)
-    several = next(one for one in measurement.patterns if one.replicas["split"] > 1 and one.replicas["count"] == 1)
+    several = next(
+        pattern for pattern in measurement.patterns if pattern.replicas["split"] > 1 and pattern.replicas["count"] == 1
+    )
     assert several.costs["count"].merge > 0
     assert several.costs["sink"].merge == 0  # one replica feeds it
     graph = measurement.graph(workload.read(workspace / "wc").app, 2)

@@ -188,8 +188,8 @@ def test_invalid_recording_requests_are_refused(command, workspace, tmp_path):
         command("replay", workspace / "wc"),
         "wc is not a recording: by, end, operator, rows, workload are missing in manifest.json",
     )
-    for one, other in ((workspace / "count", workspace / "wc"), (workspace / "wc", workspace / "count")):
-        refused(command("diff", one, other), "wc is not a recording")
+    for first, second in ((workspace / "count", workspace / "wc"), (workspace / "wc", workspace / "count")):
+        refused(command("diff", first, second), "wc is not a recording")
     assert not (tmp_path / "out").exists()
 
 

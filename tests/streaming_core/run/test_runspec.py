@@ -177,10 +177,12 @@ def test_parallelism_varies_for_windowed_applications_only():
     assert [(cell.app, cell.strategy) for cell in cells] == [
         ("wc", "gate"), ("wordcount", "gate"), ("wordcount", "gate-sn"),
     ]  # fmt: skip
-    assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn needs them"]
+    assert [omission["reason"] for omission in left_out] == ["application wc has no windows: parallelism sn needs them"]
     cells, left_out = matrix.cells(RegressionSpec(**fields | {"applications": ["wordcount"], "plans": ["auto"]}))
     assert [cell.strategy for cell in cells] == ["gate-planned"]
-    assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
+    assert [omission["reason"] for omission in left_out] == [
+        "a plan is found for parallelism vsn, not sn: give one, or none"
+    ]
 
 
 @pytest.mark.parametrize("events", [1, 5, 1000])
@@ -206,13 +208,13 @@ def test_windowed_applications_run_with_and_without_reconfigurations(events):
         assert cell.strategy == "gate-reconfigured7"
         plain = next(c for c in without if (c.app, c.threads, c.plan) == (cell.app, cell.threads, {}))
         assert cell.model_copy(update={"schedule": []}) == plain
-        at = [one.event for one in cell.schedule]
+        at = [change.event for change in cell.schedule]
         assert at == sorted(at)
         assert all(0 <= event < max(events, 1) for event in at)
         assert len({*at}) == (7 if events > 7 else max(events, 1))
     (name,) = changed[0].schedule[0].owners
     assert name == "longer"
-    shares = [one.owners[name] for one in changed[1].schedule]
+    shares = [change.owners[name] for change in changed[1].schedule]
     assert shares[:4] == [[0, 1], [2], [0, 1, 2], [0, 1]]
 
 

@@ -73,7 +73,7 @@ def test_the_runtime_has_the_declared_values_of_every_executor(programs, name):
 def test_the_runtime_has_the_declared_limits(programs, name, most):
     assert f"between 1 and {most}" in error(programs["dataflow"], executor="pooled", **{name: most + 1})
     assert f"between 1 and {most}" in error(programs["dataflow"], executor="pooled", **{name: 0})
-    (limit,) = [one.le for one in SPEC_FIELDS[name].metadata if hasattr(one, "le")]
+    (limit,) = [constraint.le for constraint in SPEC_FIELDS[name].metadata if hasattr(constraint, "le")]
     assert limit == most
 
 

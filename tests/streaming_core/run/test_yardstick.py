@@ -42,11 +42,11 @@ class Loop:
 def measured(turns: Turns, log: list[str], *passes: Sample) -> Sample:
     left = list(passes)
 
-    def one() -> Sample:
+    def next_pass() -> Sample:
         log.append("way")
         return left.pop(0)
 
-    measurement = turns.repetition(one, sample(1.0))
+    measurement = turns.repetition(next_pass, sample(1.0))
     assert not left, "no pass fewer than it takes"
     return measurement
 

@@ -18,16 +18,16 @@ def drawn(name, count, params=None):
     """Some inputs of an application; every fifth one joins the corpus."""
     app, r, corpus = registry.load(name), random.Random(name), []
     for number in range(count):
-        one = draw(app, params or {}, r, corpus)
-        corpus += [one] if number % 5 == 0 else []
-        yield app, one
+        example = draw(app, params or {}, r, corpus)
+        corpus += [example] if number % 5 == 0 else []
+        yield app, example
 
 
 @pytest.mark.parametrize("name", first(["wc", "scalejoin", "sl", "wordcount", "nexmark_q20"], 2))
 def test_inputs_fit_the_application(name):
-    for app, one in drawn(name, 25):
-        events = one.events
-        assert events.schema.equals(workload.schema(app, one.params))
+    for app, example in drawn(name, 25):
+        events = example.events
+        assert events.schema.equals(workload.schema(app, example.params))
         assert events["seq"].to_pylist() == list(range(events.num_rows))
         assert events.num_rows <= draws.MOST
         if "ts" in events.column_names and app.delay is None and app.streams is None:
@@ -36,19 +36,19 @@ def test_inputs_fit_the_application(name):
 
 
 def test_most_inputs_are_small_and_some_are_usual():
-    inputs = [one for _, one in drawn("scalejoin", 200)]
-    sizes = sorted(one.events.num_rows for one in inputs)
+    inputs = [example for _, example in drawn("scalejoin", 200)]
+    sizes = sorted(example.events.num_rows for example in inputs)
     assert sizes[0] <= 1
     assert 20 < sizes[100] < 200
     assert sizes[-1] > 900
-    assert 15 < sum(one.is_usual for one in inputs) < 70
-    assert sum("corpus" in one.origin for one in inputs) > 20
+    assert 15 < sum(example.is_usual for example in inputs) < 70
+    assert sum("corpus" in example.origin for example in inputs) > 20
 
 
 def steps(events):
     """The steps of time."""
     ts = events["ts"].to_pylist()
-    return [one - other for one, other in zip(ts[1:], ts, strict=False)]
+    return [value - other for value, other in zip(ts[1:], ts, strict=False)]
 
 
 def pairs(events):
@@ -81,7 +81,7 @@ DIFFICULTIES = {
     "skew": lambda events: (
         0.8 < max(Counter(events["page"].to_pylist()).values(), default=0) / (events.num_rows or 1) < 1
     ),
-    "duplicates": lambda events: any(one == other for one, other in pairs(events)),
+    "duplicates": lambda events: any(left == right for left, right in pairs(events)),
     "empty text": some("page", lambda page: page == b""),
     "huge text": some("page", lambda page: len(page) > 10_000),
     "no UTF-8": some("page", lambda page: b"\xff" in page),
@@ -98,9 +98,9 @@ DIFFICULTIES = {
 def test_every_difficulty_and_every_change_occurs(monkeypatch):
     monkeypatch.setitem(registry._ELSEWHERE, "hits", "tests.streaming_core.search.hits")
     counts, changes = Counter(), Counter()
-    for _, one in drawn("hits", 300):
-        counts.update(name for name, holds in DIFFICULTIES.items() if holds(one.events))
-        changes.update(one.origin.split(", "))
+    for _, example in drawn("hits", 300):
+        counts.update(name for name, holds in DIFFICULTIES.items() if holds(example.events))
+        changes.update(example.origin.split(", "))
     assert [name for name in DIFFICULTIES if not counts[name]] == []
     assert set(CHANGES) - set(changes) == {"silent"}
     assert counts["failing event"] < 60
@@ -128,8 +128,8 @@ def test_events_of_a_user_replace_those_of_the_generator(tmp_path):
     part = workload.write_part(tmp_path, 0, pa.Table.from_pylist(events, workload.schema(app, {})))
     workload.seal_imported(tmp_path, app, {}, [part], {"files": []})
     r = random.Random(3)
-    usual = [one for one in (draw(app, {"words": 3}, r, [], tmp_path) for _ in range(40)) if one.is_usual]
+    usual = [example for example in (draw(app, {"words": 3}, r, [], tmp_path) for _ in range(40)) if example.is_usual]
     assert usual
-    for one in usual:
-        assert one.origin == "data"
-        assert one.events.to_pylist() == events[: one.events.num_rows]
+    for example in usual:
+        assert example.origin == "data"
+        assert example.events.to_pylist() == events[: example.events.num_rows]

@@ -67,9 +67,9 @@ def test_transformations_keep_what_they_promise_and_depend_on_the_events_alone()
     assert [row["ts"] for row in ties] == [row["ts"] for row in EVENTS]
     assert ties != EVENTS
     assert sorted(ties, key=str) == sorted(whole.permute().events, key=str) == sorted(EVENTS, key=str)
-    one, other = whole.split("user")
-    assert not {row["user"] for row in one.events} & {row["user"] for row in other.events}
-    for parts in ((one, other), whole.split(), whole.cut()):
+    left, right = whole.split("user")
+    assert not {row["user"] for row in left.events} & {row["user"] for row in right.events}
+    for parts in ((left, right), whole.split(), whole.cut()):
         assert sorted([*parts[0].events, *parts[1].events], key=str) == sorted(EVENTS, key=str)
     more = whole.add_key("user")
     assert more.new_key not in {0, 1, 2}
@@ -129,14 +129,14 @@ def test_a_property_says_nothing_about_events_that_the_oracle_does_not_take():
 
 
 def test_only_properties_of_these_names_are_tried():
-    def one(stream):
+    def first(stream):
         return False
 
     def other(stream):
         raise KeyError
 
     declared = app.properties
-    app.properties = {"one": one, "other": other}
+    app.properties = {"first": first, "other": other}
     try:
         assert [name for name, _ in scenario.broken(app, PARAMS, table([]), ["other: KeyError"])] == ["other: KeyError"]
         assert len(list(scenario.broken(app, PARAMS, table([])))) == 2
@@ -145,7 +145,7 @@ def test_only_properties_of_these_names_are_tried():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "reason"),
+    ("left", "right", "reason"),
     [
         (1, 2, "1 is not 2"),
         ([1, 2], [1], "[1] is only on the left: 2"),
@@ -154,8 +154,8 @@ def test_only_properties_of_these_names_are_tried():
         ({}, {b"x": 1}, "[b'x'] is only on the right: 1"),
     ],
 )
-def test_a_difference_names_its_place(one, other, reason):
-    assert difference(one, other) == reason
+def test_a_difference_names_its_place(left, right, reason):
+    assert difference(left, right) == reason
 
 
 def test_declarations_of_properties_are_checked_in_one_line():

@@ -71,8 +71,8 @@ def test_events_shrink_to_those_that_matter():
     rows = case.events.drop_columns(["seq"]).to_pylist()
     needed = [rows[17], rows[140]]
 
-    def holds(one):
-        some = one.events.drop_columns(["seq"]).to_pylist()
+    def holds(candidate):
+        some = candidate.events.drop_columns(["seq"]).to_pylist()
         return all(row in some for row in needed)
 
     small = smallest(case, holds)
@@ -85,9 +85,9 @@ def test_big_case_shrinks_with_few_big_trials():
     case, big = case_of("wc", 20_000), []
     line = case.events["line"].to_pylist()[777]
 
-    def holds(one):
-        big.append(one.events.num_rows > 1_000)
-        return line in one.events["line"].to_pylist()
+    def holds(candidate):
+        big.append(candidate.events.num_rows > 1_000)
+        return line in candidate.events["line"].to_pylist()
 
     assert smallest(case, holds).events.num_rows == 1
     assert sum(big) < 40
@@ -96,8 +96,8 @@ def test_big_case_shrinks_with_few_big_trials():
 def test_values_become_simple():
     case = case_of("sl", 50)
 
-    def holds(one):
-        return any(row["amt_acct"] >= 37 for row in one.events.to_pylist())
+    def holds(candidate):
+        return any(row["amt_acct"] >= 37 for row in candidate.events.to_pylist())
 
     small = smallest(case, holds)
     [row] = small.events.to_pylist()
@@ -111,7 +111,7 @@ def test_way_becomes_plain():
         "channel": "scalegate", "rate": 1e6, "params": {"skew": 1.0, "words": 3, "vocabulary": 50},
     }  # fmt: skip
     case = case_of("wc", 60, executor="pinned", **way)
-    small = smallest(case, lambda one: one.spec.threads > 2 and "words" in one.spec.params)
+    small = smallest(case, lambda candidate: candidate.spec.threads > 2 and "words" in candidate.spec.params)
     assert small.events.num_rows == 0
     assert small.spec == RunSpec.parse({
         "app": "wc", "executor": "pinned", "threads": 3, "params": {"words": 3}, "checkpoint": "0",
@@ -120,28 +120,30 @@ def test_way_becomes_plain():
 
 def test_way_does_not_matter_to_a_symptom_of_the_oracle():
     case = case_of("wc", 1, Symptom("property", "sound"), threads=3, batch=7)
-    small = smallest(case, lambda one: one.events.num_rows == 1 and one.events == case.events)
+    small = smallest(case, lambda candidate: candidate.events.num_rows == 1 and candidate.events == case.events)
     assert small.spec == RunSpec.parse({"app": "wc", "executor": "pooled"})
 
 
 def test_small_batch_lets_events_shrink():
     case = case_of("wc", 300, batch=256, threads=4)
-    small = smallest(case, lambda one: one.events.num_rows > one.spec.batch)
+    small = smallest(case, lambda candidate: candidate.events.num_rows > candidate.spec.batch)
     assert (small.events.num_rows, small.spec.batch, small.spec.threads) == (2, 1, 1)
 
 
 def test_reconfigurations_move_along_with_their_events():
     schedule = [{"event": at, "owners": {"match": [0, 1, 2]}} for at in (10, 90, 150)]
     app = registry.load("hedge")
-    [name] = [one.name for one in app.operators if one.kind == "windowed"]
+    [name] = [operator.name for operator in app.operators if operator.kind == "windowed"]
     for entry in schedule:
         entry["owners"] = {name: [0, 1, 2]}
     case = case_of("hedge", 200, threads=3, schedule=schedule)
     target = case.events["ts"][90].as_py(), case.events["id"][90].as_py() if "id" in case.events.column_names else None
 
-    def holds(one):
-        at = [entry.event for entry in one.spec.option("schedule")]
-        return any(number < one.events.num_rows and one.events["ts"][number].as_py() == target[0] for number in at)
+    def holds(candidate):
+        at = [entry.event for entry in candidate.spec.option("schedule")]
+        return any(
+            number < candidate.events.num_rows and candidate.events["ts"][number].as_py() == target[0] for number in at
+        )
 
     small = smallest(case, holds)
     assert small.events.num_rows == 1
@@ -152,10 +154,10 @@ def test_several_streams_stay_in_order():
     case = case_of("scalejoin", 120)
     streams = case.events["stream"].to_pylist()
 
-    def holds(one):
-        keys = [(row["ts"], row["stream"]) for row in one.events.to_pylist()]
+    def holds(candidate):
+        keys = [(row["ts"], row["stream"]) for row in candidate.events.to_pylist()]
         assert keys == sorted(keys)
-        return {row["stream"] for row in one.events.to_pylist()} == set(streams)
+        return {row["stream"] for row in candidate.events.to_pylist()} == set(streams)
 
     small = smallest(case, holds)
     assert small.events["stream"].to_pylist() == [0, 1]
@@ -168,7 +170,7 @@ def test_any_way_shrinks_to_the_default_one(name, seed):
     app, r = registry.load(name), random.Random(seed)
     events = workload.generate_chunk(app, {}, 30, seed, 0, 30)
     for spec in ways(app, app.bind(), 30, r, 4):
-        small = smallest(Case(spec, events, SYMPTOM), lambda one: True)
+        small = smallest(Case(spec, events, SYMPTOM), lambda candidate: True)
         assert small.events.num_rows == 0
         assert small.spec == RunSpec.parse({"app": name, "executor": spec.executor, "checkpoint": "0"})
 
@@ -187,14 +189,14 @@ def test_any_way_shrinks_to_the_default_one(name, seed):
 )
 def test_no_value_is_simpler_than_its_simpler_ones(kind, values):
     for value in values:
-        for one in simpler(kind, value):
-            assert repr(value) not in map(repr, simpler(kind, one))
+        for simple in simpler(kind, value):
+            assert repr(value) not in map(repr, simpler(kind, simple))
     assert not simpler(kind, values[0]) or values[0] is None
 
 
 def test_time_over_keeps_the_smallest_so_far():
     case, ticks = case_of("wc", 100), count()
-    judge = Predicate(lambda one: one.events.num_rows >= 3)
+    judge = Predicate(lambda candidate: candidate.events.num_rows >= 3)
     small = shrink(case, judge, 30, clock=lambda: next(ticks))
     assert judge.calls <= 30
     assert 3 <= small.events.num_rows < 100
@@ -202,7 +204,7 @@ def test_time_over_keeps_the_smallest_so_far():
 
 def test_symptom_that_never_shows_again_has_rate_0():
     case, lines = case_of("wc", 10), []
-    assert shrink(case, Predicate(lambda one: False), 10, lines.append) == case.changed(rate=0.0)
+    assert shrink(case, Predicate(lambda candidate: False), 10, lines.append) == case.changed(rate=0.0)
     assert lines == ["the symptom does not show again"]
 
 
@@ -227,19 +229,19 @@ class Lab:
 def test_rare_symptom_is_tried_as_often_as_its_rate_demands():
     case = case_of("wc", 64)
     for rate in (1.0, 0.5, 0.2):
-        needs = lambda one, rate=rate: rate * (one.events.num_rows >= 4)  # noqa: E731
+        needs = lambda candidate, rate=rate: rate * (candidate.events.num_rows >= 4)  # noqa: E731
         lab = Lab(needs)
         judge = Judge(lab, case)
         small = shrink(case, judge, 1e9)
         assert small.events.num_rows <= 6, rate
         assert abs(small.rate - rate) < 0.35
-    judge = Judge(Lab(lambda one: 0.3), case.changed(rate=0.3))
+    judge = Judge(Lab(lambda candidate: 0.3), case.changed(rate=0.3))
     assert sum(judge.shows(case) for _ in range(300)) > 285
 
 
 def test_hang_has_a_short_limit_and_is_confirmed_with_a_long_one():
     case = case_of("wc", 64, Symptom("hang"), threads=2)
-    lab = Lab(lambda one: float(one.spec.threads > 1), Symptom("hang"))
+    lab = Lab(lambda candidate: float(candidate.spec.threads > 1), Symptom("hang"))
     small = shrink(case, Judge(lab, case), 1e9)
     assert small.events.num_rows == 0
     assert lab.limits[0] == LIMIT

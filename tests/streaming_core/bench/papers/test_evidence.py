@@ -21,7 +21,11 @@ def home(tmp_path, monkeypatch):
     # Two experiments need a large host and compile quickly.
     cheap = {"q2": "cores", "q6": "nodes"}
     experiments = stretch.SUITE.experiments
-    chosen = tuple(replace(one, needs=cheap.get(one.name)) for one in experiments if one.name in ("q2", "q3", "q6"))
+    chosen = tuple(
+        replace(experiment, needs=cheap.get(experiment.name))
+        for experiment in experiments
+        if experiment.name in ("q2", "q3", "q6")
+    )
     monkeypatch.setattr(stretch, "SUITE", replace(stretch.SUITE, experiments=chosen))
     monkeypatch.setattr(elasticity, "HEDGE", {"keys": 8})
     monkeypatch.setattr(suite, "SUITES", {"stretch": "stretch.stretch"})
@@ -42,7 +46,10 @@ def test_evidence_is_one_file_that_another_host_imports(command, home, tmp_path)
     assert shown.splitlines()[-1] == f"written to {file}"
     assert not list(home.glob("reports/**/*.json")), "it is to be sent back, so it is in one place"
     [part] = json.loads(file.read_text())["suites"]
-    assert [(one["name"], one["needs"]) for one in part["experiments"]] == [("q2", "cores"), ("q6", "nodes")]
+    assert [(experiment["name"], experiment["needs"]) for experiment in part["experiments"]] == [
+        ("q2", "cores"),
+        ("q6", "nodes"),
+    ]
     assert (part["version"], part["quick"], part["threads"]) == (2, True, [1, 2])
     assert part["command"] == "streaming-core bench --evidence FILE --quick --threads 1,2 --repetitions 2"
     assert part["order"] == ["q2", "q3", "q6"]

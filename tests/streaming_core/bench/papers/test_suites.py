@@ -239,7 +239,7 @@ def test_stretch_sweeps_cover_their_declared_ways(swept, counts):
             assert request.replicas == len(spec.plan.get(request.operator, range(spec.threads)))
     for name, app in (("q5", "scalejoin"), ("q6", "hedge")):
         controlled = [(s.app, s.threads, s.controller, s.parallelism) for _, s in ways("stretch", name)]
-        assert controlled == [(app, max(2, most), "threshold", one) for one in ("vsn_esg", "vsn")]
+        assert controlled == [(app, max(2, most), "threshold", parallelism) for parallelism in ("vsn_esg", "vsn")]
 
 
 @pytest.mark.parametrize(("name", "batch"), [("figure-4", 1), ("batch", 256)])
@@ -307,8 +307,8 @@ def test_claims_on_heuristics_are_judged_in_the_same_rounds():
     lp, qst = ({"heuristic": name, "way": f"{name}-hybrid"} for name in ("lp", "qst"))
     rows = [loop(), row([2, 4, 2], **PUBLISHED), row([1, 2, 1], batch=1)]
     rows += [row([4, 8, 4], **PUBLISHED | lp), row([8, 16, 8], **PUBLISHED | qst)]
-    for one in rows:
-        one["events_per_s"] = one["rates"][0]
+    for figures in rows:
+        figures["events_per_s"] = figures["rates"][0]
     *_, slower, as_fast = verdicts("ordered", "queries", rows)
     assert slower == ("q1", "4 (4 to 4) times", "8 (8 to 8) times", "reproduced")
     assert as_fast == ("q1", "2 (2 to 2) times", "4 (4 to 4) times", "reproduced")
@@ -323,7 +323,7 @@ def test_latencies_are_relative_to_the_operators_cost(monkeypatch):
         way = PUBLISHED | {"queue": queue, "way": queue}
         rows.append(row([1, 1], "matrix", params={"r_keyed": 10}, **way, **more))
     ordered._latency_to_cost(rows)
-    assert [one.get("latency_to_cost") for one in rows] == [None, 2.0, 8.0]
+    assert [figures.get("latency_to_cost") for figures in rows] == [None, 2.0, 8.0]
     close, higher = verdicts("ordered", "costs", rows)
     assert close == ("10 us", "2", "", "weaker")
     assert higher == ("10 us", "0.25 (0.25 to 0.25) times", "", "reproduced")
@@ -348,12 +348,12 @@ def test_planned_ways_have_the_error_of_their_prediction(monkeypatch):
     monkeypatch.setattr(briskstream, "_plan", Predicted)
     rows = [row([2], "fd", executor=name, events_per_s=1e6) for name in ("pinned", "pinned", "pooled", "morsel")]
     briskstream._name_variants([*rows, loop()])
-    assert [one["variant"] for one in rows] == ["published", "ours", "pooled", "morsel"]
+    assert [figures["variant"] for figures in rows] == ["published", "ours", "pooled", "morsel"]
     errors = [
-        abs(one["events_per_s"] - predicted) / one["events_per_s"]
-        for one, predicted in zip(rows[:2], (2e6, 4e6), strict=True)
+        abs(figures["events_per_s"] - predicted) / figures["events_per_s"]
+        for figures, predicted in zip(rows[:2], (2e6, 4e6), strict=True)
     ]
-    assert [one["error"] for one in rows[:2]] == errors
+    assert [figures["error"] for figures in rows[:2]] == errors
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -396,10 +396,10 @@ def test_the_gain_of_sharing_is_measured_at_equal_batches():
         counted([1, 1], "different", batch=256, parallelism="sn"),
     ]
     stretch._name_charts(rows)
-    one, many = verdicts("stretch", "q1", rows)
-    assert one == ("wordcount, batch 1", "2.5 (2 to 3) times", "", "reproduced")
-    assert many[0] == "wordcount, batch 256"
-    assert "times" not in many[1], "a wrong result is no result"
+    single, several = verdicts("stretch", "q1", rows)
+    assert single == ("wordcount, batch 1", "2.5 (2 to 3) times", "", "reproduced")
+    assert several[0] == "wordcount, batch 256"
+    assert "times" not in several[1], "a wrong result is no result"
 
 
 def test_joins_are_compared_with_the_sequential_and_the_ad_hoc_join():
@@ -409,10 +409,10 @@ def test_joins_are_compared_with_the_sequential_and_the_ad_hoc_join():
     for n in rates:
         byhand = row([1, 1], "scalejoin", way="hand-written", threads=n) | rates[n]
         rows.append({name: known for name, known in byhand.items() if name not in ("batch", "parallelism")})
-    for one in rows:
-        one |= {"comparisons": 600, "events": 30, "rounds": {}, "events_per_s_range": [1.0, 2.0]}
+    for figures in rows:
+        figures |= {"comparisons": 600, "events": 30, "rounds": {}, "events_per_s_range": [1.0, 2.0]}
     stretch._per_second(rows)
-    assert [one["comparisons_per_s"] for one in rows] == [20, 40, 20, 40]
+    assert [figures["comparisons_per_s"] for figures in rows] == [20, 40, 20, 40]
     assert verdicts("stretch", "q3", rows) == [
         ("threads 1, batch 1", "no difference seen (1 to 1)", "", "reproduced"),
         ("threads 2, batch 1", "no difference seen (1 to 1)", "", "reproduced"),
@@ -427,7 +427,7 @@ def test_columns_of_a_changed_load_come_from_its_passes():
     rows = [row([1], phases=phases, changes=changes, **way), loop(heat=0)]
     elasticity._provisioned(rows)
     assert (rows[0]["change_us"], rows[0]["change"]) == (90.0, "70 % to 120 %")
-    assert [one["name"] for one in rows] == ["vsn, controller threshold, 2 threads", "loop"]
+    assert [figures["name"] for figures in rows] == ["vsn, controller threshold, 2 threads", "loop"]
 
 
 def test_phases_last_their_declared_time():

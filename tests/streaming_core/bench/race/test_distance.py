@@ -20,14 +20,14 @@ def trips(monkeypatch):
 
 def test_cores_that_do_not_move_need_one_measurement(trips):
     trips += [80.0, 85.0, 78.0]
-    one = Distance()
-    assert [one.trip(SPEC) for _ in range(3)] == [80.0, 85.0, 78.0]
+    measured = Distance()
+    assert [measured.trip(SPEC) for _ in range(3)] == [80.0, 85.0, 78.0]
 
 
 def test_a_pass_waits_for_near_cores_but_not_for_long(trips):
     trips += [80.0, 400.0, 420.0, 85.0, *[410.0] * (TRIES - 1), 430.0, 75.0]
-    one = Distance()
-    assert [one.trip(SPEC) for _ in range(4)] == [80.0, 85.0, 430.0, 75.0]
+    measured = Distance()
+    assert [measured.trip(SPEC) for _ in range(4)] == [80.0, 85.0, 430.0, 75.0]
 
 
 def test_one_thread_and_other_engines_have_no_distance(trips):

@@ -106,12 +106,12 @@ def sample(seconds, events=100, mean=1.0, p99=2.0):
 
 
 def test_a_pass_sums_its_runs():
-    one = Pass([sample(1.0), sample(3.0, mean=3.0, p99=8.0), sample(1.0, p99=3.0)])
-    assert (one.seconds, one.events, one.rate) == (5.0, 300, 60.0)
-    assert one.cpu_ns == pytest.approx(10e9 / 300)
-    assert one.energy_nj is None
-    assert (one.processing("mean"), one.processing("p99")) == (pytest.approx(5 / 3), 3.0)
-    assert one.end_to_end("p99") is None
+    pass_ = Pass([sample(1.0), sample(3.0, mean=3.0, p99=8.0), sample(1.0, p99=3.0)])
+    assert (pass_.seconds, pass_.events, pass_.rate) == (5.0, 300, 60.0)
+    assert pass_.cpu_ns == pytest.approx(10e9 / 300)
+    assert pass_.energy_nj is None
+    assert (pass_.processing("mean"), pass_.processing("p99")) == (pytest.approx(5 / 3), 3.0)
+    assert pass_.end_to_end("p99") is None
     assert Pass([sample(0.0, events=0)]).rate == 0.0
 
 
@@ -122,12 +122,12 @@ def test_faster_ways_repeat_their_runs(monkeypatch):
     one_pass = Race.one_pass
 
     def noted(race, spec, times, *more):
-        one = one_pass(race, spec, times, *more)
-        passes.append((spec.scheme, times, len(one.samples)))
+        pass_ = one_pass(race, spec, times, *more)
+        passes.append((spec.scheme, times, len(pass_.samples)))
         # A run of `tstream` lasts three times that of `serial`.
-        for run in one.samples:
+        for run in pass_.samples:
             run.seconds = 0.03 if spec.scheme == "tstream" else 0.01
-        return one
+        return pass_
 
     monkeypatch.setattr(Race, "one_pass", noted)
     ways = [Transactional(app="sl", scheme=scheme) for scheme in ("tstream", "serial")]

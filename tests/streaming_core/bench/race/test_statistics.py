@@ -88,11 +88,11 @@ def test_one_round_has_no_interval():
 
 
 def test_rows_of_different_thread_counts_compare_only_on_request():
-    one, two = row("a", [10, 10], threads=1), row("a", [20, 20])
+    single, double = row("a", [10, 10], threads=1), row("a", [20, 20])
     with pytest.raises(ValueError, match="different numbers of threads are not compared: a on 2 threads and a on 1"):
-        ratios.compare(two, one)
+        ratios.compare(double, single)
     assert (
-        ratios.versus(two, one, over_threads=True)
+        ratios.versus(double, single, over_threads=True)
         == "a on 2 threads has 2 (2 to 2) times the throughput of a on 1 thread"
     )
 

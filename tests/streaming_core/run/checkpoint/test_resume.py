@@ -128,10 +128,10 @@ def test_a_run_resumes_in_other_ways_with_the_same_result(app, tmp_path):
     assert (report.verified.digest, report.state_digest) == (whole.verified.digest, whole.state_digest)
     assert report.verified.in_order
     both = [tmp_path / name for name in ("whole", "out")]
-    one, other = [Parts.of(out / "outputs").read() for out in both]
-    assert one.equals(other)
-    one, other = [{path.name: path.read_bytes() for path in (out / "state").iterdir()} for out in both]
-    assert one == other
+    first, second = [Parts.of(out / "outputs").read() for out in both]
+    assert first.equals(second)
+    first, second = [{path.name: path.read_bytes() for path in (out / "state").iterdir()} for out in both]
+    assert first == second
     names = [sorted(path.name for path in out.iterdir()) for out in both]
     assert names == [["outputs", "report.json", "spec.json", "state"]] * 2
     assert json.loads((tmp_path / "out" / "spec.json").read_text()) == specs[0].model_dump(mode="json")

@@ -143,8 +143,8 @@ def damages(folder, dice, foreign):
     elif kind == "swap":
         [*_, a, b] = sorted(file.read(path).parts, key=lambda part: (part.file == path.name, part.size))
         if (a.file, b.file) == (path.name, path.name):
-            one, other = data[a.offset : a.offset + a.size], data[b.offset : b.offset + b.size]
-            data[b.offset : b.offset + b.size], data[a.offset : a.offset + a.size] = one[: b.size], other[: a.size]
+            left, right = data[a.offset : a.offset + a.size], data[b.offset : b.offset + b.size]
+            data[b.offset : b.offset + b.size], data[a.offset : a.offset + a.size] = left[: b.size], right[: a.size]
     elif kind == "foreign":
         data = bytearray(dice.choice(file.paths(foreign)).read_bytes())
     elif kind == "rename":

@@ -41,7 +41,7 @@ ROWS = (
 
 @pytest.fixture
 def rows():
-    rows = [dict(one) for one in ROWS]
+    rows = [dict(figures) for figures in ROWS]
     APPLICATIONS.describe(rows)
     return rows
 
@@ -69,8 +69,8 @@ def test_model_stands_beside_measured_and_unmeasured_threads(rows):
         "gs: from 60.0 ns of work, 20.0 of exchange, 10.0 of waiting, 2.0 of the longest serial step, at a round trip "
         "of 60, the model of owners expects, times the loop: 1.25 on 2, 1.54 on 4 (measured 2), 2.29 on 8, 3.11 on 16"
     )
-    by_threads = {one["threads"]: one for one in rows if one["way"] == "owners"}
-    assert {threads: one["result"] for threads, one in by_threads.items()} == {
+    by_threads = {figures["threads"]: figures for figures in rows if figures["way"] == "owners"}
+    assert {threads: figures["result"] for threads, figures in by_threads.items()} == {
         1: "equal", 2: "equal", 4: "equal", 8: "expected", 16: "expected",
     }  # fmt: skip
     assert by_threads[4]["error"] == pytest.approx(1 - 1e9 / 32.5 / 40e6)
@@ -103,7 +103,7 @@ def test_goals_compare_with_loops_and_fewer_threads(rows):
         ("gs, owners", "0.435", "missed"),
     ]
     assert claims.lines(APPLICATIONS.claims[1:2], rows, 2, 1)[0].verdict == "not testable here: needs 16 cores"
-    assert [one["to_one_thread"] for one in rows if "to_one_thread" in one] == [1, 0.8, 0.96, 4.4]
+    assert [figures["to_one_thread"] for figures in rows if "to_one_thread" in figures] == [1, 0.8, 0.96, 4.4]
 
 
 def test_every_application_has_its_goals_and_all_executors_that_run_it():
@@ -126,9 +126,9 @@ def test_suite_runs_on_two_threads_without_cargo(monkeypatch, tmp_path):
     results.check(json.loads(json.dumps(outcome | {"command": ""})), "", suite.SUITES)
     [applications] = outcome["experiments"]
     assert applications["notes"][0] == "left out: no cargo"
-    measured = [one for one in applications["rows"] if one["result"] == "equal"]
-    assert {one["threads"] for one in measured if "end_to_end_p99_us" in one} == {1, 2}
-    assert all(one["model"] > 0 for one in applications["rows"] if one["threads"] > 1)
+    measured = [figures for figures in applications["rows"] if figures["result"] == "equal"]
+    assert {figures["threads"] for figures in measured if "end_to_end_p99_us" in figures} == {1, 2}
+    assert all(figures["model"] > 0 for figures in applications["rows"] if figures["threads"] > 1)
     # Without any time, nothing runs.
     late = replace(APPLICATIONS, seconds=-1.0)
     [outcome] = suite.run(replace(scaling.SUITE, experiments=(late,)), None, None, [1], 1, quick=True)["experiments"]
@@ -156,8 +156,8 @@ def test_hand_written_loops_need_their_sources(monkeypatch, tmp_path):
 @pytest.mark.slow  # builds the loops
 def test_the_hand_written_loops_agree_with_the_compiled_one():
     for app in handwritten.APPS:
-        _, one = Race(app, {}, 3_000, handwritten=(1,)).run([], 1)
-        assert (one["way"], one["result"]) == ("hand-written", "equal")
+        _, turn = Race(app, {}, 3_000, handwritten=(1,)).run([], 1)
+        assert (turn["way"], turn["result"]) == ("hand-written", "equal")
 
 
 @pytest.mark.slow  # builds the loops

@@ -70,13 +70,13 @@ def test_switch_figures_summarise_all_switches():
     def sample(*switches):
         return Sample.model_construct(reconfigurations=list(switches))
 
-    one = sample(
+    result = sample(
         switch(1, 500, 1_000, (2_000, 0), (4_000, 500), copied=8),
         switch(2, 4_000, 5_000, (6_000, 0), copied=4),
         switch(3, 4_000, 5_000),  # no replica lost or gained a cell
     )
     other = sample(switch(1, 0, 1_000, (1_900_000, 7_000), copied=6))
-    figures = duration_columns([one, other])
+    figures = duration_columns([result, other])
     assert figures["switches"] == 3
     assert figures["switch_p50_us"] == 3.5  # the last replica concerned
     assert figures["switch_p99_us"] == figures["switch_max_us"] == 1_900.0
@@ -96,13 +96,13 @@ def test_figures_near_a_switch_cover_a_tenth_of_a_second():
 
     # The fourth delivery finishes event 25 at 300 ms.
     times = [(0, 9, 90_000), (150, 19, 80_000), (210, 24, 1_000), (300, 29, 2_000), (400, 39, 3_000), (500, 49, 70_000)]
-    one = delivered(*times)
-    assert output_columns([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
+    pass_ = delivered(*times)
+    assert output_columns([(pass_, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
     # Those between a delivery that is near and one that is not count.
     assert output_columns([(delivered(*times[:1], *times[3:]), [25])])["gap_max_us"] == 300_000
     # Of two events, and of two passes; an event that was not finished is near nothing.
-    assert output_columns([(one, [25, 40])])["near_p99_us"] == 70.0
-    both = output_columns([(one, [25]), (one, [9]), (one, [50])])
+    assert output_columns([(pass_, [25, 40])])["near_p99_us"] == 70.0
+    both = output_columns([(pass_, [25]), (pass_, [9]), (pass_, [50])])
     assert (both["gaps_us"], both["near_p99_us"]) == ([100_000, 150_000], 90.0)
     closed = columns([{"at": at, "event": at, "latency": None} for at in (1_000, 4_000)])
     assert output_columns([(closed, [1])]) == {"gap_max_us": 3.0, "gaps_us": [3.0]}
@@ -118,10 +118,10 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
     one_pass = race.one_pass
 
     def noting(spec, runs, rate, requests, *more):
-        one = one_pass(spec, runs, rate, requests, *more)
-        [sample] = one.samples
+        pass_ = one_pass(spec, runs, rate, requests, *more)
+        [sample] = pass_.samples
         taken.append((rate > 0, requests, sample.reconfigurations))
-        return one
+        return pass_
 
     monkeypatch.setattr(race, "one_pass", noting)
     loop, still, row = race.run([spec, spec], 2, open_loop=OpenLoop(loads=(0.5,)), requests=[None, many])
@@ -176,7 +176,7 @@ def test_the_command_runs_question_four(monkeypatch, capsys):
     rows = experiment["rows"]
     assert [(row["result"], row.get("batch"), row.get("parallelism")) for row in rows] == [
         ("yardstick", None, None),
-        *(("equal", batch, one) for batch in (1, 256) for one in SHARED),
+        *(("equal", batch, parallelism) for batch in (1, 256) for parallelism in SHARED),
     ]
     for row in rows[1:]:
         # The first request precedes the first event.
@@ -187,7 +187,7 @@ def test_the_command_runs_question_four(monkeypatch, capsys):
 
 
 def test_gaps_and_latencies_without_switches_come_from_equal_ways():
-    def one(events, *times):
+    def pass_of(events, *times):
         changes = [
             Reconfiguration(operator="count", event=event, owners=[0], moved=0, cells=2, posted=0, gone_over=[])
             for event in events
@@ -195,7 +195,7 @@ def test_gaps_and_latencies_without_switches_come_from_equal_ways():
         deliveries = columns([{"at": at * 10**6, "event": at, "latency": at} for at in times])
         return Pass([Sample.model_construct(reconfigurations=changes)], [deliveries])
 
-    still, switching_way = one([], 0, 90, 500, 700), one([500], 0, 20, 450, 500)
+    still, switching_way = pass_of([], 0, 90, 500, 700), pass_of([500], 0, 20, 450, 500)
     requests = [None, Requests("count", 2, 1)]
     row = reconfigured([[still], [switching_way]], 0, [0, 1], requests)
     assert (row["gap_max_us"], "switches" in row) == (410_000, False)

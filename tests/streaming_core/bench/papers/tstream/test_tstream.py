@@ -59,7 +59,7 @@ def test_ours_and_the_published_schemes_are_compared_at_equal_batches(counts):
     cells = {(way.app, way.scheme, way.threads, way.punctuation) for _, way in ways("schemes", counts)}
     for app, count in itertools.product(("gs", "sl", "ob", "tp"), threads):
         ours, short = 250 * count, {("tstream", 10)} if count == max(counts) else set()
-        here = {(scheme, interval) for one, scheme, at, interval in cells if (one, at) == (app, count)}
+        here = {(scheme, interval) for name, scheme, at, interval in cells if (name, at) == (app, count)}
         both = set(itertools.product(PAPERS, (500, ours)))
         assert here == both | {("owners", ours), ("no_lock", 500)} | short
         assert {500, ours} <= {*evaluation.COMPARED}
