@@ -33,6 +33,7 @@ from streaming_core.errors import RunFailed
 from streaming_core.language.expectations import CRITICAL, SEVERITIES, WARNING
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_warehouse
+from streaming_core.regression.plan import Plan
 
 SHOWN_ROWS = 3
 NAMING = ("app", "cell")
@@ -58,7 +59,7 @@ class Judgement:
         return self.count - sum(map(len, self.complaints.values()))
 
 
-def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> list[DataSet]:
     """Every data set of a run, the small ones first."""
     sets = [module.data_set(spark, home, run_id, plan) for module in (verdicts, violations, cells, samples)]
     return [
@@ -69,7 +70,7 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
     ]
 
 
-def suites_of(plan: dict) -> dict[str, Sequence[Expectation]]:
+def suites_of(plan: Plan) -> dict[str, Sequence[Expectation]]:
     """The expectations of each import and of the outputs of each application of a run, by the name of the suite."""
     apps = [outputs.load(name) for name in dict.fromkeys(cell["spec"]["app"] for cell in plan["cells"])]
     inputs: dict[str, Sequence[Expectation]] = {
@@ -79,7 +80,7 @@ def suites_of(plan: dict) -> dict[str, Sequence[Expectation]]:
     return inputs | {outputs.suite_name(app.name): outputs.expectations_of(app) for app in apps}
 
 
-def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> Judgement:
+def judge(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> Judgement:
     """Run the Checkpoint under the run's name, keep its results, and update the first page.
 
     Raises:

@@ -35,6 +35,7 @@ from streaming_core.regression import warehouse
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_home, of_warehouse
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.regression.verdict import find_cell
 from streaming_core.run.way import RunSpec
 from streaming_core.search import corpus, find, search, shrinking
@@ -65,10 +66,10 @@ def work(home: Home, run_id: str, say: Callable[[str], None] = print) -> str:
 # --- red cells -------------------------------------------------------------------------------------------------------
 
 
-def shrink_cells(home: Home, run_id: str, cells: list[dict], budget: Budget, say: Callable[[str], None]) -> None:
+def shrink_cells(home: Home, run_id: str, cells: list[PlannedCell], budget: Budget, say: Callable[[str], None]) -> None:
     """Make the cases of cells that differ small, until the time ends."""
     red = {row["cell"] for row in warehouse.rows(home, "cells", run_id) or [] if row["verdict"] == "different"}
-    by_app: dict[str, list[dict]] = {}
+    by_app: dict[str, list[PlannedCell]] = {}
     for cell in cells:
         if cell["cell"] in red and is_of_engine(cell) and not (home.cell(run_id, cell["cell"]) / SHRUNK).exists():
             by_app.setdefault(cell["spec"]["app"], []).append(cell)
@@ -91,7 +92,7 @@ def shrink_cells(home: Home, run_id: str, cells: list[dict], budget: Budget, say
 
 
 def shrink_cell(
-    home: Home, run_id: str, cell: dict, laboratory: Laboratory, seconds: float, say: Callable[[str], None]
+    home: Home, run_id: str, cell: PlannedCell, laboratory: Laboratory, seconds: float, say: Callable[[str], None]
 ) -> Find | None:
     """Make the case of a cell that differs small.
 
@@ -114,7 +115,7 @@ def shrink_cell(
     return find.write(small, laboratory, folder / SHRUNK, {"shrinking": time.monotonic() - began})
 
 
-def case_of(home: Home, cell: dict, folder: Path) -> Case:
+def case_of(home: Home, cell: PlannedCell, folder: Path) -> Case:
     """The case of a planned cell: all of its events, and its way, once and unmeasured."""
     once: dict[str, Any] = {"sink": "parquet", "repetitions": 0, "seconds": 0.0, "rate": 0.0}
     spec = RunSpec.parse(cell["spec"] | once)

@@ -18,6 +18,7 @@ from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from streaming_core.process import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_warehouse
+from streaming_core.regression.plan import PlannedCell, PlannedWorkload
 from streaming_core.regression.preflight import Preflight, preflights_of
 from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import HOSTS, LATENCY, rows, way_columns
@@ -28,7 +29,7 @@ from streaming_core.storage import canonical_json
 COMPONENTS = ("useful", "sync", "lock", "remote", "other")
 
 
-def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -> dict:
+def cell_row(cell: PlannedCell, workload: PlannedWorkload, oracle: str | None, attempt: Attempt) -> dict:
     """One row of raw/cells: the plan of the cell, and the report of its last attempt.
 
     Args:
@@ -74,7 +75,7 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
     return row
 
 
-def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
+def sample_rows(cell: PlannedCell, attempt: Attempt) -> list[dict]:
     """The rows of raw/samples for an attempt; none unless it succeeded."""
     if attempt.status != "ok":
         return []

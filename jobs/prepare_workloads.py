@@ -26,6 +26,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedWorkload
 from streaming_core.regression.provenance import record
 from streaming_core.storage import appearing, held, write_json
 
@@ -38,7 +39,7 @@ def make_part(piece: dict) -> dict:
     return workload.write_part(Path(piece["folder"]), piece["index"], table)
 
 
-def make(spark: SparkSession, folder: Path, entry: dict) -> None:
+def make(spark: SparkSession, folder: Path, entry: PlannedWorkload) -> None:
     """Generate one workload into `folder`, its chunks in parallel.
 
     Raises:
@@ -52,10 +53,11 @@ def make(spark: SparkSession, folder: Path, entry: dict) -> None:
     if complaint := next((complaint for _, complaint in outcomes if complaint), None):
         raise RunFailed(complaint)
     parts = [part for part, _ in outcomes]
+    assert entry["seed"] is not None  # imported events have none
     workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts, repeatable=True)
 
 
-def take(imported: Path, folder: Path, entry: dict) -> None:
+def take(imported: Path, folder: Path, entry: PlannedWorkload) -> None:
     """Copy an import, because a person may replace or remove it later.
 
     Raises:
@@ -72,7 +74,7 @@ def take(imported: Path, folder: Path, entry: dict) -> None:
     write_json(folder / "manifest.json", manifest)
 
 
-def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[str], dict[str, str]]:
+def prepare(spark: SparkSession, home: Home, entries: list[PlannedWorkload]) -> tuple[set[str], dict[str, str]]:
     """Make the missing workloads.
 
     Args:
@@ -100,7 +102,7 @@ def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[s
     return new, complaints
 
 
-def _fill(spark: SparkSession, home: Home, target: Path, entry: dict) -> bool:
+def _fill(spark: SparkSession, home: Home, target: Path, entry: PlannedWorkload) -> bool:
     """Make a missing workload; False if another run has made it meanwhile. Raises the errors of `make` and `take`."""
     with held(target):
         if (target / "manifest.json").is_file():
@@ -131,7 +133,7 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     return summary(entries, new, "generated")
 
 
-def summary(entries: list[dict], new: set[str], verb: str) -> str:
+def summary(entries: list[PlannedWorkload], new: set[str], verb: str) -> str:
     """`generated gs, sl; reused wc`: the applications whose workloads are in `new`, then the others."""
     fresh = [entry["app"] for entry in entries if entry["address"] in new]
     reused = [entry["app"] for entry in entries if entry["address"] not in new]

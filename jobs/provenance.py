@@ -9,6 +9,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedWorkload
 from streaming_core.regression.provenance import Check, Origin, Provenance, Result
 
 PREPARED = "the workload can be prepared"
@@ -19,7 +20,7 @@ REPEATS = "the generator makes the same events twice"
 INTACT = "the digest of the manifest is right, and each part has its columns and rows"
 
 
-def describe(home: Home, entry: dict[str, Any], is_new: bool, complaint: str | None) -> Provenance:
+def describe(home: Home, entry: PlannedWorkload, is_new: bool, complaint: str | None) -> Provenance:
     """Describe a workload of a plan, and the checks of its events.
 
     Args:
@@ -69,7 +70,7 @@ def _checks(names: Iterable[str], result: Result, detail: str) -> list[Check]:
     return [Check(name, result, detail) for name in names]
 
 
-def _import_record(home: Home, entry: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any] | None:
+def _import_record(home: Home, entry: PlannedWorkload, manifest: dict[str, Any]) -> dict[str, Any] | None:
     """`imported` of the manifest of an import; that of the workload if the name now belongs to another import.
 
     Two imports of the same events have one address, even if they set different rows aside.

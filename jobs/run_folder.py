@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from streaming_core.errors import BadInput, one_line
 from streaming_core.regression.fleet import losses, why_unused
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan, PlannedCell
 from streaming_core.regression.status import stop_of
 from streaming_core.run.folder import WORK
 from streaming_core.run.report import RunReport
@@ -25,7 +26,7 @@ from streaming_core.storage import left_json, write_json
 STOPPED = "stopped"  # the error in the exit.json of a run that was stopped (infra/hosts/cell.py)
 
 
-def read_plan(home: Home, run_id: str) -> dict:
+def read_plan(home: Home, run_id: str) -> Plan:
     """plan.json of a run.
 
     Raises:
@@ -118,7 +119,7 @@ class Attempt:
         return self.report
 
 
-def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
+def attempts(home: Home, run_id: str, cell: PlannedCell) -> list[Attempt]:
     """Every attempt at a planned cell, oldest first; without any, a single one with status `not_run`.
 
     An attempt is `ok` if its report matches the cell's spec and workload, and its exit code is 0 or unknown.
@@ -137,7 +138,7 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     return [Attempt(0, None, "not_run", error, None, {})]
 
 
-def _attempt(number: int, path: Path, cell: dict, stopped_by: str, lost: dict[str, str]) -> Attempt:
+def _attempt(number: int, path: Path, cell: PlannedCell, stopped_by: str, lost: dict[str, str]) -> Attempt:
     left = left_json(path / "exit.json")
     report, complaint = _read_report(path / "report.json", cell)
     code = left.get("exit_code")
@@ -156,7 +157,7 @@ def _attempt(number: int, path: Path, cell: dict, stopped_by: str, lost: dict[st
     return Attempt(number, path, status, " ".join(error.split()) if error else None, report, left)
 
 
-def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
+def _read_report(path: Path, cell: PlannedCell) -> tuple[RunReport | None, str | None]:
     if not path.is_file():
         return None, None
     try:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +29,7 @@ from streaming_core.process import time_limit
 from streaming_core.regression.fleet import SparkQueue
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_host
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import forget, record_begin, record_end
 from streaming_core.run.way import RunSpec
@@ -69,7 +69,7 @@ class CellRunner:
             return str(error)
         return ""
 
-    def run(self, cell: dict[str, Any], refusal: str = "") -> None:
+    def run(self, cell: PlannedCell, refusal: str = "") -> None:
         """Run a cell in a new attempt, and record its end. With a `refusal`, the attempt fails for this reason.
 
         Raises:
@@ -83,7 +83,7 @@ class CellRunner:
         finally:
             self.say("::endgroup::")
 
-    def _run(self, cell: dict[str, Any], refusal: str) -> None:
+    def _run(self, cell: PlannedCell, refusal: str) -> None:
         name, spec = cell["cell"], RunSpec.parse(cell["spec"])
         # Without an oracle there can be no verdict, so the cell does not run.
         if cell["workload"] not in read_oracles(self.home, self.run_id):

@@ -21,6 +21,7 @@ from streaming_core.data.workload import read_manifest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import oracle
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedWorkload
 from streaming_core.storage import write_json
 
 
@@ -29,7 +30,9 @@ def interpret(piece: dict) -> None:
     oracle.run(Path(piece["workload"]), Path(piece["oracle"]))
 
 
-def compute(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[dict[str, str], list[str], dict[str, str]]:
+def compute(
+    spark: SparkSession, home: Home, entries: list[PlannedWorkload]
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """Compute the missing oracles.
 
     Args:

@@ -54,6 +54,7 @@ from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_warehouse
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
 from streaming_core.run.comparison import expected_counts, wrong_counts
@@ -95,7 +96,7 @@ class Pair:
 class Subject:
     """One completed attempt at a cell, before its verdict."""
 
-    cell: dict
+    cell: PlannedCell
     attempt: Attempt
     workload: Path
     oracle: Path
@@ -333,7 +334,7 @@ class Verdicts:
         self.verdicts: list[dict] = []
         self.violations: list[dict] = []
 
-    def add(self, cell: dict, check: str, verdict: str, detail: str = "", **counts: int) -> None:
+    def add(self, cell: PlannedCell, check: str, verdict: str, detail: str = "", **counts: int) -> None:
         """Add a verdict row. `counts` are expected_rows, actual_rows, missing, extra, different, out_of_order."""
         if cell["is_bound"] and verdict in ("equal", "different", "invariant_broken"):
             verdict = "not_comparable"
@@ -343,7 +344,7 @@ class Verdicts:
         self.verdicts.append(row | zero | counts)
 
     def judge(
-        self, cell: dict, check: str, compared: int, detail: str = "", wrong: str = "different", **counts: int
+        self, cell: PlannedCell, check: str, compared: int, detail: str = "", wrong: str = "different", **counts: int
     ) -> None:
         """Add a verdict: `wrong` if rows differ, `different` if there is a detail, `not_run` if no row was compared."""
         if sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order")):
@@ -361,7 +362,7 @@ class Verdicts:
             detail = "; ".join(filter(None, [detail, line]))
         self.add(cell, check, verdict, detail, **counts)
 
-    def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
+    def violation(self, cell: PlannedCell, check: str, rank: int, kind: str, **columns: object) -> None:
         """Add a violation row. `columns` are seq, sub, expected, actual, event."""
         row = {"cell": cell["cell"], "app": cell["spec"]["app"], "check": check, "rank": rank, "kind": kind}
         self.violations.append(row | columns)
@@ -402,7 +403,7 @@ def count_faults(attempt: Attempt, counts: dict[str, int]) -> tuple[int, str]:
     return len(wrong), "; ".join(lines)
 
 
-def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
+def subject_of(cell: PlannedCell, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
     """List the tables to compare. A table that one side did not write has no files there."""
     manifest = storage.read_manifest(oracle, "oracle result", set(), "oracle")
     agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None

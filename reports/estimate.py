@@ -11,6 +11,7 @@ from socket import gethostname
 
 from streaming_core.regression.fleet import LOCAL, is_of_engine
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan, left_plan
 from streaming_core.regression.preflight import latest
 from streaming_core.storage import left_json, write_json
 
@@ -52,7 +53,7 @@ class Estimate:
         return f"{text}, about {took}{beside}, from the times of the last runs {here}"
 
 
-def estimate(home: Home, planned: dict, hosts: Sequence[str]) -> str:
+def estimate(home: Home, planned: Plan, hosts: Sequence[str]) -> str:
     """Estimate a plan from the runs before it, and keep the sentence in the run's folder.
 
     Args:
@@ -87,7 +88,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
+def of_plan(home: Home, planned: Plan, hosts: Sequence[str]) -> Estimate:
     """The time that a plan will take, from the runs before it; the arguments are those of `estimate`."""
     size = _size(planned)
     shares = {cell["cell"]: max(1, len(hosts)) if is_of_engine(cell) else 1 for cell in planned["cells"]}
@@ -95,7 +96,7 @@ def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     around: list[float] = []
     earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
     for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
-        plan = left_json(home.run(run_id) / "plan.json")
+        plan = left_plan(home, run_id)
         cells = {
             cell["cell"]: _times(home.cell(run_id, cell["cell"]), hosts if is_of_engine(cell) else None)
             for cell in plan.get("cells", [])
@@ -113,7 +114,7 @@ def of_plan(home: Home, planned: dict, hosts: Sequence[str]) -> Estimate:
     return Estimate(len(shares), len(took), seconds, len(hosts), statistics.median(around) if around else None)
 
 
-def _size(plan: dict) -> list[object]:
+def _size(plan: Plan) -> list[object]:
     """The fields of a request that change the time of a cell."""
     return [plan.get("regression", {}).get(name) for name in ("events", "repetitions", "seconds", "rate")]
 

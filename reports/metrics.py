@@ -25,6 +25,7 @@ from reports.views.overview import line
 from reports.views.stages import Stages
 from streaming_core.regression.comparable import NIGHTLY, is_nightly
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 
 METRICS = {
     "lockstep_run_timestamp_seconds": "When the newest run of a matrix was requested, in Unix time.",
@@ -93,7 +94,7 @@ def latest(history: History) -> list[Sample]:
     return samples
 
 
-def _matrix(plan: dict) -> str:
+def _matrix(plan: Plan) -> str:
     """The named matrix of a plan; empty without one, or if the request overrides fields of it."""
     if is_nightly(plan):  # a refused one names no matrix
         return NIGHTLY

@@ -6,6 +6,7 @@ Start at `commands`. The commands use nothing but the checkout, so a reader can 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from reports.history.cell import Cell
@@ -27,7 +28,8 @@ def commands(run: Run, cell: Cell, report: dict[str, Any]) -> list[str]:
         report: the report.json of its attempt; {} without one.
     """
     spec, regression = cell.spec, run.plan.get("regression", {})
-    planned: dict[str, Any] = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
+    workloads: dict[str, Mapping[str, Any]] = {w["address"]: w for w in run.plan.get("workloads", [])}
+    planned = workloads.get(cell.workload, {})
     events = planned.get("events") or cell.facts.get("events") or regression.get("events", 0)
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]

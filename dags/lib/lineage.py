@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.checkout import home
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import left_plan
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.warehouse import RAW
 from streaming_core.storage import left_json
@@ -30,7 +31,7 @@ class Lineage(NamedTuple):
 
 def lineage(home: Home, run_id: str, stage: Stage) -> Lineage:
     """What a stage of a run reads and writes; nothing of a run without a plan, and of a stage that is off."""
-    plan = left_json(home.run(run_id) / "plan.json")
+    plan = left_plan(home, run_id)
     if not plan.get("workloads") or _is_off(plan, stage):
         return Lineage([], [])
     workloads = plan["workloads"]

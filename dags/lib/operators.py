@@ -39,6 +39,7 @@ from streaming_core.process import Process
 from streaming_core.regression.fleet import Queue, claims, fit_hosts, record_loss
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_host
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.status import forget, record_begin, record_end, recorded
 from streaming_core.run.way import RunSpec
@@ -306,7 +307,7 @@ class Lane(WithLineage, BaseOperator):
             cells = "; ".join(f"{cell}: {error}" for cell, error in failures.items())
             raise AirflowFailException(f"{len(failures)} cell{'s' * (len(failures) > 1)} failed: {cells}")
 
-    def _run(self, queue: Queue, cell: dict[str, Any]) -> None:
+    def _run(self, queue: Queue, cell: PlannedCell) -> None:
         """Run a cell to its end, or defer until its end."""
         lockstep_home, name, spec = home(), cell["cell"], RunSpec.parse(cell["spec"])
         self.log.info("::group::%s", name)

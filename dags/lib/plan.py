@@ -14,6 +14,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression import fleet, matrices, preflight
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.lock import hold, of_warehouse
+from streaming_core.regression.plan import Plan
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, forget, recorded, records
@@ -93,7 +94,7 @@ def run_id_of(context: Any) -> str:
     return new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
 
 
-def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
+def _planned(run_id: str, regression: RegressionSpec) -> Plan | None:
     try:
         known = json.loads((home().run(run_id) / "plan.json").read_text())
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from expectations.suites import DataSet, broken_rows, expect, frame, parameter, raw_rows
 from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 from streaming_core.regression.provenance import provenance_of
 
 PROVENANCE = ("spec_digest", "code_digest", "build", "workload_address", "oracle_address", "output_digest")
@@ -47,7 +48,7 @@ EXPECTATIONS = [
 ]
 
 
-def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> DataSet:
     """One row per planned cell, with the rows that its import set aside beyond the tolerance, in words."""
     cells, known = raw_rows(home, "cells", run_id), provenance_of(home, run_id)
     aside = [known[address].excess if address in known else "" for address in cells["workload_address"].to_pylist()]

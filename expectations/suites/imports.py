@@ -30,6 +30,7 @@ from streaming_core.language.expectations import SEVERITIES, WARNING
 from streaming_core.language.record import Nullable
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan, PlannedWorkload
 from streaming_core.regression.provenance import provenance_of, set_aside
 
 SETTING = "LOCKSTEP_ANOMALIES"
@@ -57,7 +58,7 @@ def suite_name(name: str) -> str:
     return PREFIX + name.replace(".", "+")
 
 
-def imports_of(plan: dict) -> dict[str, dict]:
+def imports_of(plan: Plan) -> dict[str, PlannedWorkload]:
     """The workloads of a plan that are imports, by the name of their data set. Several applications may share one."""
     return {suite_name(workload["data"]): workload for workload in plan["workloads"] if workload.get("data")}
 
@@ -93,7 +94,7 @@ def expectations_of(app: App) -> list[Expectation]:
     ]
 
 
-def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> list[DataSet]:
     """`import_<name>` for each import of the run that is a workload by now."""
     known, history, sets = provenance_of(home, run_id), {}, []
     imports = {name: workload for name, workload in imports_of(plan).items() if workload["address"] in known}

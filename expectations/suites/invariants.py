@@ -13,6 +13,7 @@ from expectations.suites import DataSet, broken_rows, expect, parameter, raw_row
 from streaming_core.apps.registry import load
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 from streaming_core.run.way import executor_of
 
 SCHEMA = (
@@ -41,7 +42,7 @@ EXPECTATIONS = [
 ]
 
 
-def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> list[DataSet]:
     """`invariants`, unless no completed cell has any."""
     checks, violations = (raw_rows(home, t, run_id).to_pylist() for t in ("verdicts", "violations"))
     verdicts = {(row["cell"], row["check"]): row for row in checks}

@@ -22,6 +22,7 @@ from streaming_core.language.application import App
 from streaming_core.language.expectations import CRITICAL, INFO, path_of, read
 from streaming_core.language.record import Nullable, Scalar
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan, PlannedCell
 from streaming_core.run.way import RunSpec
 
 LEADING = ("seq", "sub")
@@ -101,7 +102,7 @@ def expectations_of(app: App) -> list[Expectation]:
     ]
 
 
-def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> list[DataSet]:
     """`columns`, and `outputs_<app>` for each application with a completed cell."""
     done = raw_rows(home, "cells", run_id).to_pylist()
     folders = {
@@ -113,7 +114,7 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
     if not cells:
         return []
     workloads = {workload["address"]: workload for workload in plan["workloads"]}
-    apps: dict[str, list[dict]] = {}
+    apps: dict[str, list[PlannedCell]] = {}
     for cell in cells:
         apps.setdefault(cell["spec"]["app"], []).append(cell)
     columns, sets = [], []

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from expectations.suites import DataSet, broken_rows, expect, frame, raw_rows
 from streaming_core.language.expectations import CRITICAL, WARNING
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 
 PERCENTILES = [f"processing_{p}_us" for p in ("p50", "p95", "p99", "p999", "max")]
 _RISING = " AND ".join(f"{a} <= {b}" for a, b in pairwise(PERCENTILES))
@@ -51,7 +52,7 @@ EXPECTATIONS = [
 ]
 
 
-def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> DataSet:
     """One row per measured pass, with its cell's application and planned events."""
     cells, samples = (raw_rows(home, table, run_id) for table in ("cells", "samples"))
     cell = {row["cell"]: row for row in cells.to_pylist()}

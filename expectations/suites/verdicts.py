@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from expectations.suites import DataSet, broken_rows, expect, frame, parameter, raw_rows
 from streaming_core.language.expectations import CRITICAL
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 from streaming_core.regression.verdict import VERDICTS
 
 COUNTS = "missing, extra, different, out_of_order"
@@ -44,7 +45,7 @@ EXPECTATIONS = [
 ]
 
 
-def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> DataSet:
     """One row per cell and check of the run."""
     rows = frame(spark, raw_rows(home, "verdicts", run_id))
     return DataSet("verdicts", rows, {"cells": [cell["cell"] for cell in plan["cells"]]})

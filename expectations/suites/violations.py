@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from expectations.suites import DataSet, broken_rows, expect, frame, raw_rows
 from streaming_core.language.expectations import INFO
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 from streaming_core.regression.warehouse import VIOLATION_CAP
 
 SHOWN = "app, cell, `check`, kind, seq, sub, expected, actual, event"
@@ -28,7 +29,7 @@ EXPECTATIONS = [
 ]
 
 
-def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: Plan) -> DataSet:
     """The first differing rows of the run, with `is_bound` of their cell."""
     bounds = [cell["cell"] for cell in plan["cells"] if cell["is_bound"]]
     rows = raw_rows(home, "violations", run_id)

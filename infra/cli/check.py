@@ -26,6 +26,7 @@ from streaming_core.cli.options import Columns, Json, Settings, parameters
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.expectations import path_of
 from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.plan import PlannedCell, PlannedWorkload
 from streaming_core.regression.request import IMPORT_NAME, RegressionSpec
 from streaming_core.run.way import AXES, ENGINE_EXECUTORS, UNORDERED_CHANNELS, RunSpec, engine_executors_of
 from streaming_core.storage import write_json
@@ -197,7 +198,7 @@ def _untried(regression: RegressionSpec) -> Iterator[str]:
             yield f"{executor}: {named}; a matrix can have them"
 
 
-def _prepared(home: Home, run_id: str, entry: dict) -> int:
+def _prepared(home: Home, run_id: str, entry: PlannedWorkload) -> int:
     """Make the workload and compute its oracle twice, interpreted and compiled; returns the number of outputs."""
     from jobs.prepare_workloads import take
     from streaming_core.data import workload
@@ -208,6 +209,7 @@ def _prepared(home: Home, run_id: str, entry: dict) -> int:
     if entry.get("data"):
         take(home.imported(IMPORT), folder, entry)
     else:
+        assert entry["seed"] is not None  # imported events have none
         workload.write(app, entry["params"], entry["events"], entry["seed"], folder)
     address = oracle.address(workload.read_manifest(folder))
     kept, compiled = home.oracle(app, address), home.root / "compiled"
@@ -222,7 +224,7 @@ def _prepared(home: Home, run_id: str, entry: dict) -> int:
     return manifests[0]["outputs"]["rows"]
 
 
-def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
+def _run(home: Home, run_id: str, name: str, cell: PlannedCell) -> None:
     from streaming_core.run import engine, planning
 
     attempt, spec = home.attempt(run_id, cell["cell"], 1), RunSpec.parse(cell["spec"])

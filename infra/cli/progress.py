@@ -16,8 +16,8 @@ from reports.views.overview import Unfinished
 from streaming_core.regression.fleet import LOCAL, claims, is_on_spark
 from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.lock import of_home, of_host, of_warehouse
+from streaming_core.regression.plan import left_plan
 from streaming_core.regression.stages import AFTER_PAGES, WITH_CELLS, Stage
-from streaming_core.storage import left_json
 
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
 LOOK_SECONDS = 1.0  # between two looks at the run that this one waits for, and at the cells
@@ -59,7 +59,7 @@ class Progress:
     def plan(self, run_id: str) -> None:
         """Show how many cells the run has and how long they are expected to take."""
         self._run_id, home = run_id, checkout.home()
-        for cell in left_json(home.run(run_id) / "plan.json").get("cells", []):
+        for cell in left_plan(home, run_id).get("cells", []):
             stage = Stage.RUN_ON_SPARK if is_on_spark(cell) else Stage.RUN_CORE
             self._cells.setdefault(stage, set()).add(cell["cell"])
         sentence = History(home).estimate(run_id)

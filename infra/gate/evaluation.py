@@ -26,6 +26,7 @@ from streaming_core.process import ending
 from streaming_core.regression import warehouse as raw
 from streaming_core.regression.home import Home
 from streaming_core.regression.lock import hold, of_home, of_warehouse
+from streaming_core.regression.plan import PlannedCell
 
 NAME = "gate"
 RED = ("slower", "different", "failed")
@@ -37,7 +38,7 @@ class Request(NamedTuple):
     ref: str
     commit: str
     run_id: str
-    cells: list[dict]
+    cells: list[PlannedCell]
 
 
 def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -> Request:

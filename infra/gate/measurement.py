@@ -23,6 +23,7 @@ from streaming_core.errors import BadInput
 from streaming_core.process import Process
 from streaming_core.regression.fleet import claims, is_of_engine
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
@@ -56,7 +57,12 @@ def is_within_reach(place: Place) -> bool:
 
 
 def measure(
-    home: Home, run_id: str, cells: list[dict], baseline: Build, say: Callable[[str], None], budget: Budget = FOREVER
+    home: Home,
+    run_id: str,
+    cells: list[PlannedCell],
+    baseline: Build,
+    say: Callable[[str], None],
+    budget: Budget = FOREVER,
 ) -> list[dict[str, Any]]:
     """Measure cells of a run, as `cells_of` returns them, in this checkout and in the build of a commit.
 
@@ -106,7 +112,7 @@ def measure(
 def _elsewhere(
     home: Home,
     run_id: str,
-    cell: dict,
+    cell: PlannedCell,
     place: Place,
     builds: dict[str, Build],
     say: Callable[[str], None],
@@ -147,7 +153,7 @@ def _elsewhere(
     return [row | {"measured_at": datetime.fromisoformat(row["measured_at"])} for row in answers[0]]
 
 
-def _gone(home: Home, cell: dict, baseline: Build) -> str:
+def _gone(home: Home, cell: PlannedCell, baseline: Build) -> str:
     """The files that another command removed meanwhile; empty if none. This process holds no lock on LOCKSTEP_HOME."""
     workload = home.workload(cell["spec"]["app"], cell["workload"])
     lost = [str(path) for path in (workload, baseline.tree) if not path.is_dir()]
@@ -169,7 +175,7 @@ def unmeasured(about: dict[str, Any], cell: str, reason: str) -> dict[str, Any]:
     return about | {"cell": cell, "pair": UNMEASURED, "error": reason, "measured_at": datetime.now(UTC)}
 
 
-def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
+def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[PlannedCell]:
     """The cells of a run to measure, as planned: all that equal the oracle, or the named ones. None ran on Spark.
 
     Raises:

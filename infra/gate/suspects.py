@@ -39,6 +39,7 @@ from streaming_core.regression import warehouse
 from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedCell
 from streaming_core.storage import digest_of, left_json, write_json
 
 NAME = "suspects"
@@ -52,7 +53,7 @@ class NotJudged(Exception):
 class Suspect(NamedTuple):
     """A cell to measure, as planned, and why: `source`, `moved` or `sample`."""
 
-    cell: dict
+    cell: PlannedCell
     why: str
 
 
@@ -138,7 +139,7 @@ def last_green_night(home: Home, run_id: str) -> str | None:
     return None
 
 
-def choose(home: Home, run_id: str, cells: list[dict], reference: Reference, baseline: Build) -> list[Suspect]:
+def choose(home: Home, run_id: str, cells: list[PlannedCell], reference: Reference, baseline: Build) -> list[Suspect]:
     """Those of a run's planned cells that equal the oracle, in the order in which the gate measures them."""
     facts = _facts(home, run_id)
     before = _facts(home, reference.night) if reference.night else {}
@@ -222,7 +223,7 @@ def _is_changed(row: dict, before: dict | None) -> bool:
     return any(row[name] != before[name] for name in ("yardstick", "workload_address") if before[name])
 
 
-def _source(tree: Path, cell: dict) -> bytes | None:
+def _source(tree: Path, cell: PlannedCell) -> bytes | None:
     """The source of a cell's application; None if there is none."""
     files = (tree / build.PACKAGE / "apps").rglob(f"{cell['spec']['app']}.py")  # a suite is a folder
     return next((file.read_bytes() for file in files), None)

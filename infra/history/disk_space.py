@@ -36,11 +36,11 @@ from jobs.run_folder import names_in
 from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.lock import hold, of_home
+from streaming_core.regression.plan import left_plan
 from streaming_core.regression.status import status_of
 from streaming_core.regression.verdict import Verdict, find_cell, is_green
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.folder import PUBLISHED, WORK
-from streaming_core.storage import left_json
 
 KINDS = ("runs", "finds", "workloads", "oracle", "builds", "logs", "spark-scratch")
 DAY = 86400
@@ -239,7 +239,7 @@ def evidence(home: Home) -> dict[str, str]:
 def _items(home: Home, rules: Rules, protected: dict[str, str]) -> Iterator[tuple[str, Item]]:
     for item in removable(home, rules.cache_bytes):
         yield item.path.relative_to(home.root).parts[0], item
-    origins = {left_json(home.run(run_id) / "plan.json").get("origin") for run_id in protected}
+    origins = {left_plan(home, run_id).get("origin") for run_id in protected}
     reason = f"older than {rules.days} days"
     for path in _logs(home, rules):
         run = path.name.removeprefix("run_id=")

@@ -25,6 +25,7 @@ from streaming_core.regression.comparable import Input, is_comparable, is_nightl
 from streaming_core.regression.decisions import Decision
 from streaming_core.regression.fleet import is_of_engine
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.plan import Plan, left_plan
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import Status, state_of, status_of
 from streaming_core.regression.verdict import WRONG, is_green
@@ -63,15 +64,15 @@ class History:
         loaded = {path.name.removeprefix("run_id=") for path in self.home.raw("cells").glob("run_id=*")}
         return sorted(run_id for run_id in planned | loaded if RUN_ID.fullmatch(run_id))
 
-    def plan(self, run_id: str) -> dict:
+    def plan(self, run_id: str) -> Plan:
         """The content of a run's plan.json; {} without it."""
-        return left_json(self.home.run(run_id) / "plan.json")
+        return left_plan(self.home, run_id)
 
     def origin(self, run_id: str) -> str | None:
         """The Airflow run behind a run, or `cli`; None without a plan."""
         return self.plan(run_id).get("origin")
 
-    def inputs(self, run_id: str, plan: dict) -> dict[str, Input]:
+    def inputs(self, run_id: str, plan: Plan) -> dict[str, Input]:
         """The input of each cell of a run, by the cell's name, from its plan, else from its raw rows."""
         return planned_inputs(plan) if plan else {row["cell"]: loaded_input(row) for row in self.rows("cells", run_id)}
 
@@ -99,7 +100,7 @@ class History:
                 runs[run_id] = Comparable(is_nightly(plan), inputs, keys)
         return runs
 
-    def _add_keys(self, plan: dict) -> None:
+    def _add_keys(self, plan: Plan) -> None:
         for planned in plan.get("cells", []):
             name = planned["cell"]
             if name not in self._keys:

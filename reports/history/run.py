@@ -24,6 +24,7 @@ from reports.history.text import matrix_text, revision, short
 from streaming_core.regression import fleet
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import Plan
 from streaming_core.regression.preflight import Preflight, preflights_of
 from streaming_core.regression.provenance import Provenance, provenance_of
 from streaming_core.regression.stages import Stage
@@ -225,7 +226,7 @@ class Run(Results):
 
     home: Home
     run_id: str
-    plan: dict
+    plan: Plan
     status: Status = field(default_factory=Status)
     note: str = ""
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from streaming_core.regression.plan import Plan
+
 NOTHING = "\N{EN DASH}"
 
 
-def matrix_text(plan: dict) -> str:
+def matrix_text(plan: Plan) -> str:
     """`nightly 3f2a91c0, overrides threads`: name and short digest of the named matrix of a plan; empty without one."""
     matrix = plan.get("matrix") or {}
     if not matrix:

@@ -15,6 +15,7 @@ from reports.history.run import Run
 from reports.history.text import NOTHING
 from reports.views.cell import Engine, attempt_of, engine_of
 from reports.views.hosts import HostRow
+from streaming_core.regression.plan import Plan
 from streaming_core.run.way import EXECUTORS
 
 LIMIT = "handwritten"  # the engine whose loops are the limit (infra/engines/handwritten)
@@ -110,7 +111,7 @@ class Comparison:
         return None
 
 
-def _has_others(plan: dict) -> bool:
+def _has_others(plan: Plan) -> bool:
     return any(planned["spec"]["executor"] not in EXECUTORS for planned in plan.get("cells", []))
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaming_core.regression.home import Home
+from streaming_core.regression.plan import PlannedCell, left_plan
 from streaming_core.regression.preflight import preflights_of
 from streaming_core.regression.project import named
 from streaming_core.run.way import Spark, executor_of
@@ -60,7 +61,7 @@ def is_of_engine(cell: Mapping[str, Any]) -> bool:
 def fit_hosts(home: Home, run_id: str) -> list[str]:
     """The hosts of a run that have a lane, in the order of the request."""
     unfit = _unfit(home, run_id)
-    requested = left_json(home.run(run_id) / "plan.json").get("regression", {}).get("hosts", [])
+    requested = left_plan(home, run_id).get("regression", {}).get("hosts", [])
     return [host for host in requested if host not in unfit]
 
 
@@ -114,7 +115,7 @@ class Queue:
         self._run = home.run(run_id)
 
     @cached_property
-    def cells(self) -> dict[str, dict[str, Any]]:
+    def cells(self) -> dict[str, PlannedCell]:
         """The planned cells that this lane may take, by name."""
         planned = json.loads((self._run / "plan.json").read_text())["cells"]
         return {
@@ -147,12 +148,12 @@ class Queue:
                 self.give_back(name)
 
     @property
-    def begun(self) -> dict[str, Any] | None:
+    def begun(self) -> PlannedCell | None:
         """The planned cell that this lane took, and that is not over."""
         own = ((cell, self._own(name)) for name, cell in self.cells.items())
         return next((cell for cell, claim in own if claim and not claim.is_over), None)
 
-    def take(self) -> dict[str, Any] | None:
+    def take(self) -> PlannedCell | None:
         """The planned cell that this lane runs next: the one that it began, else a free one; None if there is none."""
         return self.begun or next((self.cells[name] for name in self._free if self._take(name)), None)
 
@@ -206,6 +207,6 @@ class SparkQueue(Queue):
     """The cells of a run on Spark, as the task `run_on_spark` sees them. Its host is the run's Spark connection."""
 
     @cached_property
-    def cells(self) -> dict[str, dict[str, Any]]:
+    def cells(self) -> dict[str, PlannedCell]:
         """The planned cells on Spark, by name."""
         return {name: cell for name, cell in super().cells.items() if is_on_spark(cell)}

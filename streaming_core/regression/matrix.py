@@ -13,6 +13,7 @@ from streaming_core.errors import BadInput, unknown
 from streaming_core.language.application import App
 from streaming_core.regression.fleet import LOCAL, SPARK
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.plan import Omission, Plan, PlannedCell, PlannedWorkload
 from streaming_core.regression.preflight import Preflight
 from streaming_core.regression.request import HOST_NAME, RegressionSpec
 from streaming_core.run.way import External, RunSpec, Spark
@@ -90,7 +91,7 @@ def _lack(regression: RegressionSpec, spec: RunSpec, able: Sequence[str], hosts:
 
 def cells(
     regression: RegressionSpec, data: Imported | None = None, hosts: Hosts | None = None
-) -> tuple[list[RunSpec], list[dict]]:
+) -> tuple[list[RunSpec], list[Omission]]:
     """The matrix: the cells to run, and the cells left out because their applications do not run that way.
 
     A request is valid even if an application does not support a strategy that others do, or has no events.
@@ -158,7 +159,7 @@ def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
     return RunSpec.parse(spec.model_dump(mode="json") | {"schedule": schedule})
 
 
-def omissions(planned: dict) -> list[str]:
+def omissions(planned: Plan) -> list[str]:
     """A line for each reason for leaving cells out of a plan."""
     return [
         f"{reason['reason']} ({len(reason['cells'])} cell{'s' * (len(reason['cells']) > 1)})"
@@ -171,10 +172,10 @@ def plan(
     home: Home,
     run_id: str,
     origin: str = "cli",
-    matrix: dict | None = None,
+    matrix: dict[str, Any] | None = None,
     spark: str = SPARK,
     hosts: Hosts | None = None,
-) -> dict:
+) -> Plan:
     """Check the request, and write the plan that `draft` returns to runs/<run id>/plan.json.
 
     Raises:
@@ -196,7 +197,7 @@ def draft(
     matrix: dict[str, Any] | None = None,
     spark: str = SPARK,
     hosts: Hosts | None = None,
-) -> dict[str, Any]:
+) -> Plan:
     """The plan of a run, without writing it.
 
     Args:
@@ -209,11 +210,7 @@ def draft(
         hosts: The preflights of the hosts.
 
     Returns:
-        The plan has run_id, origin, created_at, regression, matrix, workloads, cells and left_out (as `cells` has it).
-        A workload has app, params, events, seed and address. Imported events have `data`, their name, and no seed.
-        A cell has cell, spec, workload and is_bound. With the placement `every` it also has host, and its name ends
-        with it. With `any`, it has hosts if some hosts have too few cores: those that may run it. A cell on Spark has
-        the Spark connection as its host, with every placement, and keeps its name.
+        The plan.
 
     Raises:
         BadInput: As `imported` and `cells`. Or the run id has another form. Or a cell runs on Spark, and the name of
@@ -224,36 +221,43 @@ def draft(
     data = imported(regression, home)
     specs, left_out = cells(regression, data, hosts)
     able = places(regression, hosts or {})
-    workloads, planned = {}, []
+    workloads, planned = dict[str, PlannedWorkload](), list[PlannedCell]()
     for spec in specs:
         app = registry.load(spec.app)
         params = app.bind(spec.params)
         if known := data.get(spec.app):
-            of = {name: known[name] for name in ("events", "seed", "address")} | {"data": regression.data[spec.app]}
+            address, events, seed = known["address"], known["events"], known["seed"]
         else:
-            address = workload.address(app, params, regression.events, regression.seed)
-            of = {"events": regression.events, "seed": regression.seed, "address": address}
-        address = of["address"]
-        workloads[address] = {"app": spec.app, "params": params, **of}
-        cell = {"spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
+            events, seed = regression.events, regression.seed
+            address = workload.address(app, params, events, seed)
+        planned_workload: PlannedWorkload = {
+            "app": spec.app, "params": params, "events": events, "seed": seed, "address": address
+        }  # fmt: skip
+        if known:
+            planned_workload["data"] = regression.data[spec.app]
+        workloads[address] = planned_workload
+        cell: PlannedCell = {
+            "cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound
+        }  # fmt: skip
         if isinstance(spec, External):
             if LOCAL not in regression.hosts:
                 raise BadInput(f"hosts: executor {spec.executor} runs on this machine only; add {LOCAL!r}")
-            planned.append(cell | {"cell": spec.cell, "host": LOCAL})
+            planned.append(cell | {"host": LOCAL})
         elif not spec.is_engine:
             if not HOST_NAME.fullmatch(spark):
                 raise BadInput(
                     f"spark: cells cannot run on {spark!r}; give the connection a name of up to 60 characters"
                 )
-            planned.append(cell | {"cell": spec.cell, "host": spark})
+            planned.append(cell | {"host": spark})
         elif regression.placement == "every":
             planned += [cell | {"cell": f"{spec.cell}.{host}", "host": host} for host in able[spec.threads]]
         elif able[spec.threads] == lanes(regression, hosts or {}):
-            planned.append(cell | {"cell": spec.cell})
+            planned.append(cell)
         else:
-            planned.append(cell | {"cell": spec.cell, "hosts": able[spec.threads]})
-    content = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
-    return _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | content
+            planned.append(cell | {"hosts": able[spec.threads]})
+    return _empty(run_id, origin, regression.model_dump(mode="json")) | {
+        "matrix": matrix, "workloads": list(workloads.values()), "cells": planned, "left_out": left_out
+    }  # fmt: skip
 
 
 def refuse(home: Home, run_id: str, origin: str, request: dict[str, Any], why: str) -> None:
@@ -263,10 +267,12 @@ def refuse(home: Home, run_id: str, origin: str, request: dict[str, Any], why: s
     """
     path = home.run(run_id) / "plan.json"
     if not path.exists():
-        nothing: dict[str, Any] = {"workloads": [], "cells": [], "left_out": []}
-        write_json(path, _about(run_id, origin, request) | nothing | {"refused": why})
+        write_json(path, _empty(run_id, origin, request) | {"refused": why})
 
 
-def _about(run_id: str, origin: str, request: dict[str, Any]) -> dict[str, Any]:
+def _empty(run_id: str, origin: str, request: dict[str, Any]) -> Plan:
     created_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"run_id": run_id, "origin": origin, "created_at": created_at, "regression": request}
+    return {
+        "run_id": run_id, "origin": origin, "created_at": created_at, "regression": request,
+        "workloads": [], "cells": [], "left_out": [],
+    }  # fmt: skip
