@@ -26,7 +26,7 @@ PLANTED = {
     "jobs/length.py": (CLEAN + "def _f() -> None:\n" + "    print()\n" * 80, "code/long-function"),
     "jobs/participle.py": (CLEAN + "found = 1\n", "code/participle"),
     "jobs/participle.rs": ('fn f() {\n    let given = 1; // a rule is given, and "found"\n}\n', "code/participle"),
-    "jobs/pronoun.py": (CLEAN + "print(*(one for one in ()))\n", "code/one"),
+    "jobs/pronoun.py": (CLEAN + "print(*(one for one in range(2)))\n", "code/one"),
     "jobs/pronoun.rs": ('fn f() {\n    let one = 1; // one, and "one"\n}\n', "code/one"),
     "jobs/complexity.py": (CLEAN + "def _f(a: int) -> None:\n" + "    if a:\n        a = 1\n" * 12, "C901"),
     "jobs/docstring.py": (CLEAN + "def f() -> None: ...\n", "D103"),
