@@ -27,7 +27,7 @@ with marts.spark(home, "test"):
         (marts.PROJECT / "models" / "marts" / "runs.sql").write_text(select)
         select = ["--select", "+runs", "--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"]
         done = marts.dbt(home, "build", *select)
-        results[name] = [[one.node.name, str(one.status), one.message or ""] for one in done.result]
+        results[name] = [[node.node.name, str(node.status), node.message or ""] for node in done.result]
 json.dump(results, open(sys.argv[3], "w"))
 """
 

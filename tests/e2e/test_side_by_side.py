@@ -119,7 +119,7 @@ def test_runs_of_two_schedulers_go_on_at_once_and_a_killed_worker_fails_its_run_
         ids = [of(run) for run in runs]
         assert sorted(of_world(home, "airflow-1")) == sorted(ids[1:]), "one scheduler, two runs"
         wait_for(lambda: claims(home, ids[2]), PATIENCE)
-        second.end(f"{RUNS}/{runs[2][1]}")
+        other.end(f"{RUNS}/{runs[2][1]}")
 
         def state(run: tuple[Airflow, str]) -> str:
             time.sleep(0.5)  # the runs need the processor

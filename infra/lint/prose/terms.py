@@ -57,10 +57,10 @@ def _terms(glossary: Path) -> dict[str, re.Pattern[str]]:
 
 
 def _plural(term: str) -> str:
-    one = re.escape(term).replace(r"\ ", r"\s+")
+    words = re.escape(term).replace(r"\ ", r"\s+")
     if term.endswith("y"):
-        return f"{one[:-1]}(y|ies)"
-    return f"{one[:-1]}(x|ces)" if term.endswith("ix") else f"{one}s?"
+        return f"{words[:-1]}(y|ies)"
+    return f"{words[:-1]}(x|ces)" if term.endswith("ix") else f"{one}s?"
 
 
 def _check_page(root: Path, path: str, terms: dict[str, re.Pattern[str]]) -> Iterator[Violation]:

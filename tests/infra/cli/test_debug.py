@@ -46,7 +46,7 @@ def test_first_event_that_differs_opens_in_an_older_run(red, monkeypatch, capsys
 )
 def test_bad_input_is_one_line(red, capsys, arguments, message):
     run_id, (*_, cell) = red
-    assert message in refused(capsys, "debug", cell, *[run_id if one == "RUN_ID" else one for one in arguments])
+    assert message in refused(capsys, "debug", cell, *[run_id if word == "RUN_ID" else word for word in arguments])
 
 
 def test_cell_without_an_output_that_differs_needs_an_event(red, capsys):

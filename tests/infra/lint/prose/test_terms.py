@@ -29,7 +29,7 @@ def check(tmp_path):
 
     def check(text, path="docs/how-to/page.md"):
         (tmp_path / path).write_text(text)
-        return [(one.line, one.message.split()[0], one.is_warning) for one in terms.check(tmp_path, [path])]
+        return [(term.line, term.message.split()[0], term.is_warning) for term in terms.check(tmp_path, [path])]
 
     return check
 
