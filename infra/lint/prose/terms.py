@@ -60,7 +60,7 @@ def _plural(term: str) -> str:
     words = re.escape(term).replace(r"\ ", r"\s+")
     if term.endswith("y"):
         return f"{words[:-1]}(y|ies)"
-    return f"{words[:-1]}(x|ces)" if term.endswith("ix") else f"{one}s?"
+    return f"{words[:-1]}(x|ces)" if term.endswith("ix") else f"{words}s?"
 
 
 def _check_page(root: Path, path: str, terms: dict[str, re.Pattern[str]]) -> Iterator[Violation]:
