@@ -57,6 +57,7 @@ from streaming_core import interruption, storage
 from streaming_core.data import microbatch
 from streaming_core.data.microbatch import Position
 from streaming_core.data.parts import Parts
+from streaming_core.data.workload import NewPart
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.importing import events, files, paths
 from streaming_core.language.application import App
@@ -495,7 +496,7 @@ class _Recorder:
         mark = before.mark if source.app.delay is None else None
         origin: dict[str, Any] = {"taken": taken, "columns": self._columns()}
 
-        def fill(folder: Path) -> tuple[list[dict[str, Any]], int | None, dict[str, Any]]:
+        def fill(folder: Path) -> tuple[list[NewPart], int | None, dict[str, Any]]:
             rows = folder / "rows"
             rows.mkdir()
             named = source.files(frame, taken, rows)

@@ -31,7 +31,7 @@ from streaming_core.regression.provenance import record
 from streaming_core.storage import appearing, held, write_json
 
 
-def make_part(piece: dict) -> dict:
+def make_part(piece: dict) -> workload.NewPart:
     """Generate and write one chunk, in a Spark task; returns its entry for the manifest."""
     table = workload.reproducible_chunk(
         piece["app"], piece["params"], piece["events"], piece["seed"], piece["start"], piece["stop"]

@@ -70,7 +70,7 @@ def _checks(names: Iterable[str], result: Result, detail: str) -> list[Check]:
     return [Check(name, result, detail) for name in names]
 
 
-def _import_record(home: Home, entry: PlannedWorkload, manifest: dict[str, Any]) -> dict[str, Any] | None:
+def _import_record(home: Home, entry: PlannedWorkload, manifest: workload.Manifest) -> dict[str, Any] | None:
     """`imported` of the manifest of an import; that of the workload if the name now belongs to another import.
 
     Two imports of the same events have one address, even if they set different rows aside.

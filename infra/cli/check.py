@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reports.history import Run
+    from streaming_core.data.workload import Manifest
     from streaming_core.search.case import Case
     from streaming_core.search.search import Report
 
@@ -153,7 +154,7 @@ def _search(
     return report, [(Case.load(find.folder), find.reason) for find in report.finds]
 
 
-def _import(home: Home, name: str, params: dict[str, Any], data: list[str], mapping: list[str]) -> dict[str, Any]:
+def _import(home: Home, name: str, params: dict[str, Any], data: list[str], mapping: list[str]) -> Manifest:
     """Make an import of a user's files or of one of the user's imports; returns its manifest."""
     from streaming_core.data import workload
     from streaming_core.importing import events, form

@@ -138,7 +138,7 @@ def write(
     root: Path,
     before: Position,
     origin: dict[str, Any],
-    fill: Callable[[Path], tuple[list[dict[str, Any]], int | None, dict[str, Any]]],
+    fill: Callable[[Path], tuple[list[workload.NewPart], int | None, dict[str, Any]]],
 ) -> None:
     """Record a micro-batch. The caller is the only writer of `root`.
 
@@ -162,7 +162,7 @@ def write(
                 "number": before.batches,
                 "start": before.total[0],
                 "before": [before.total[0], f"{before.total[1]:016x}"],
-                "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
+                "parts": [{key: dict(part)[key] for key in ("file", "rows")} for part in parts],
                 "content_digest": format_digest(*rows),
                 "total": [total[0], f"{total[1]:016x}"],
                 "mark": max(marks, default=None),

@@ -13,11 +13,11 @@ Three digests identify a workload:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -41,10 +41,52 @@ _SLICE = 1 << 15  # events of one call of a generator, so that its data stays in
 _AGAIN = 100  # events of a slice that the generator makes a second time
 T = TypeVar("T")
 Room = Callable[[int], int | None]  # after so many rows, the most rows of the next block; None: any number
-_KEYS = {
-    "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "repeatable",
-    "digest",
-}  # fmt: skip
+
+
+class Part(TypedDict):
+    """A file of a workload, relative to its folder."""
+
+    file: str
+    rows: int
+
+
+class NewPart(Part):
+    """A part that `write_part` has written, with its number and the digest of its rows."""
+
+    index: int
+    digest: str
+
+
+class Records(TypedDict):
+    """What an import must share with an application: the fields of its events, its streams, and their time."""
+
+    fields: dict[str, str]
+    streams: list[str]
+    time: str | None
+    sorted: bool
+
+
+class _Sealed(TypedDict):
+    address: str
+    app: str | None  # None for an import, which serves each application with the same records
+    params: dict[str, Any]
+    events: int
+    seed: int | None  # None for events that no generator made, as the version of the generator
+    content_digest: str
+    code_digest: str | None
+    generator: str | None
+    parts: list[Part]
+    repeatable: bool
+    digest: str
+
+
+class Manifest(_Sealed, total=False):
+    """The manifest of a workload. Imported events also have their records and origin, those of a live run `start`."""
+
+    records: Records
+    imported: dict[str, Any]
+    start: int
+    end: int
 
 
 def _app(app: App | str) -> App:
@@ -226,7 +268,7 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
+def write_part(directory: Path, index: int, table: pa.Table) -> NewPart:
     """Write part `index` below `directory`, and return its entry for `seal`. Processes can write in any order."""
     path = part_path(Path(directory) / "events", index)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -241,9 +283,9 @@ def seal(
     params: dict[str, Any],
     events: int,
     seed: int,
-    parts: Iterable[dict[str, Any]],
+    parts: Iterable[NewPart],
     repeatable: bool = False,
-) -> dict[str, Any]:
+) -> Manifest:
     """Write the manifest of the parts in `directory`, and return it.
 
     Args:
@@ -277,7 +319,7 @@ def described(field: pa.Field) -> str:
     return f"{field.type} or null" if field.nullable else str(field.type)
 
 
-def records(app: App, params: dict[str, Any]) -> dict[str, Any]:
+def records(app: App, params: dict[str, Any]) -> Records:
     """What an import must share with an application: the fields of its events, its streams, and their time."""
     return {
         "fields": {field.name: described(field) for field in list(schema(app, params))[1:]},
@@ -288,8 +330,8 @@ def records(app: App, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def seal_import(
-    directory: Path, app: App, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
-) -> dict[str, Any]:
+    directory: Path, app: App, params: dict[str, Any], parts: Iterable[NewPart], imported: dict[str, Any]
+) -> Manifest:
     """Write the manifest of imported events, and return it. They serve each application with the same records.
 
     Args:
@@ -313,8 +355,8 @@ def seal_import(
 
 
 def seal_imported(
-    directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
-) -> dict[str, Any]:
+    directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[NewPart], imported: dict[str, Any]
+) -> Manifest:
     """As `seal_import`, for one application and its parameters (`bound`)."""
     app = _app(app)
     manifest = bound(directory, seal_import(directory, app, params, parts, imported), app, params)
@@ -322,7 +364,7 @@ def seal_imported(
     return manifest
 
 
-def bound(directory: Path, manifest: dict[str, Any], app: App, params: dict[str, Any] | None = None) -> dict[str, Any]:
+def bound(directory: Path, manifest: Manifest, app: App, params: dict[str, Any] | None = None) -> Manifest:
     """The manifest of an import as the workload of an application.
 
     Its address covers application, parameters and content, but not the code. A change of the application keeps it.
@@ -343,13 +385,11 @@ def bound(directory: Path, manifest: dict[str, Any], app: App, params: dict[str,
     if fault := _unlike(serves, own):
         raise BadInput(f"import {directory} does not fit {app.name}: {fault}; import the files for {app.name}")
     of = {"app": app.name, "params": values, "content": manifest["content_digest"]}
-    return storage.sealed(
-        {name: value for name, value in manifest.items() if name != "digest"}
-        | {"app": app.name, "params": values, "address": digest_of(of), "code_digest": registry.code_digest(app)}
-    )
+    binding = {"app": app.name, "params": values, "address": digest_of(of), "code_digest": registry.code_digest(app)}
+    return cast(Manifest, storage.sealed({**manifest, **binding}))
 
 
-def _unlike(serves: dict[str, Any], own: dict[str, Any]) -> str | None:
+def _unlike(serves: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
     """Why an import of these records does not fit an application; None if it does."""
     for name in {**own["fields"], **serves["fields"]}:
         kinds = [side["fields"].get(name, "absent") for side in (serves, own)]
@@ -363,7 +403,7 @@ def _unlike(serves: dict[str, Any], own: dict[str, Any]) -> str | None:
     return None
 
 
-def _joined(directory: Path, parts: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
+def _joined(directory: Path, parts: Iterable[NewPart]) -> tuple[list[NewPart], tuple[int, int]]:
     """The entries of all parts in order, and the number and digest of their rows."""
     parts = sorted(parts, key=lambda part: part["index"])
     if [part["index"] for part in parts] != list(range(len(parts))):
@@ -379,10 +419,10 @@ def _seal(
     directory: Path,
     app: App | None,
     params: dict[str, Any],
-    parts: list[dict[str, Any]],
+    parts: list[NewPart],
     total: tuple[int, int],
     about: dict[str, Any],
-) -> dict[str, Any]:
+) -> Manifest:
     """Write the manifest: the facts in `about`, and those of every workload."""
     about = about | {
         "app": app and app.name,
@@ -390,9 +430,9 @@ def _seal(
         "events": total[0],
         "content_digest": format_digest(*total),
         "code_digest": app and registry.code_digest(app),
-        "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
+        "parts": [Part(file=part["file"], rows=part["rows"]) for part in parts],
     }
-    manifest = storage.sealed(about)
+    manifest = cast(Manifest, storage.sealed(about))
     storage.write_json(directory / "manifest.json", manifest)
     return manifest
 
@@ -405,7 +445,7 @@ def write(
     out_dir: Path,
     tables: Iterable[pa.Table] | None = None,
     progress: Callable[[int], None] = lambda events: None,
-) -> dict[str, Any]:
+) -> Manifest:
     """Write a whole workload to `out_dir`, unless the folder holds it already; return its manifest.
 
     Args:
@@ -455,13 +495,13 @@ def _checked(
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> Manifest:
     """The manifest of the workload in `directory`.
 
     Raises:
         BadInput: The manifest is missing or damaged, or was changed after it was written.
     """
-    return storage.read_manifest(directory, "workload", _KEYS, "generate")
+    return cast(Manifest, storage.read_manifest(directory, "workload", set(_Sealed.__annotations__), "generate"))
 
 
 @dataclass(frozen=True)
@@ -469,7 +509,7 @@ class Source:
     """Events of an application, in order, in the parts that a manifest lists: a workload, or a recording."""
 
     directory: Path
-    manifest: dict[str, Any]
+    manifest: Mapping[str, Any]
     app: App
 
     kind: ClassVar[str]
@@ -575,11 +615,12 @@ class Source:
 class Workload(Source):
     """An open workload. It has a manifest, and its parts are complete and have the right columns."""
 
+    manifest: Manifest
     kind, leading, consecutive = "workload", ("seq",), True
 
 
 def check_request(
-    directory: Path, manifest: dict[str, Any], app: App, params: dict[str, Any] | None = None
+    directory: Path, manifest: Manifest, app: App, params: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Check the application and the parameters of a workload.
 

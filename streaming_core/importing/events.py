@@ -190,7 +190,7 @@ def _few(names: list[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def run(request: Request, out: Path) -> dict[str, Any]:
+def run(request: Request, out: Path) -> workload.Manifest:
     """Write the workload.
 
     Args:
@@ -231,7 +231,7 @@ def _nothing(request: Request, about: dict[str, Any]) -> str:
     return f"{request.names[0]}: none of {about['rows']} rows is an event of {request.app.name}{reason}"
 
 
-def write_rows(request: Request, folder: Path, start: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def write_rows(request: Request, folder: Path, start: int = 0) -> tuple[list[workload.NewPart], dict[str, Any]]:
     """Write the events and the rows that are set aside.
 
     Args:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from streaming_core.apps import registry
+from streaming_core.data.workload import Manifest
 from streaming_core.errors import BadInput
 from streaming_core.importing import events
 from streaming_core.regression.home import Home
@@ -147,7 +148,7 @@ def _pairs(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
     return values
 
 
-def lines(out: Path, manifest: dict[str, Any]) -> list[str]:
+def lines(out: Path, manifest: Manifest) -> list[str]:
     """The lines that tell people what became of the rows.
 
     Args:

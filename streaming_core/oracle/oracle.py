@@ -57,8 +57,9 @@ def source_digest(package: Path, *files: Path) -> str:
     return content.hexdigest()[:16]
 
 
-def address(workload_manifest: dict[str, Any]) -> str:
+def address(workload_manifest: workload.Manifest) -> str:
     """Return 16 hex digits over the workload's content and parameters, the application's code, the oracle's version."""
+    assert workload_manifest["app"] is not None  # `workload.bound` binds an import to an application
     app = registry.load(workload_manifest["app"])
     return digest_of(
         {
@@ -112,7 +113,7 @@ def run(
                 about = {
                     "address": requested,
                     "app": source.app.name,
-                    "workload": {key: source.manifest[key] for key in keys},
+                    "workload": {key: dict(source.manifest)[key] for key in keys},
                     "code_digest": registry.code_digest(source.app),
                 }
                 storage.write_json(folder / "manifest.json", storage.sealed(about | compute(source, folder, mode)))

@@ -22,7 +22,7 @@ from streaming_core.storage import write_json
 MAX_CELLS = 1024
 
 
-Imported = dict[str, dict[str, Any]]  # application -> the manifest of the imported events that it runs on
+Imported = dict[str, workload.Manifest]  # application -> the manifest of the imported events that it runs on
 
 
 def imported(regression: RegressionSpec, home: Home) -> Imported:

@@ -79,7 +79,7 @@ def report_of(run: PreparedRun, outcome: Outcome) -> RunReport:
         app=spec.app,
         code_digest=registry.code_digest(program.app),
         build=build(),
-        workload={name: manifest[name] for name in ("address", "content_digest", "events", "seed", "params")},
+        workload={name: dict(manifest)[name] for name in ("address", "content_digest", "events", "seed", "params")},
         is_bound=spec.is_bound,
         samples=outcome.samples,
         rerun=outcome.rerun,

@@ -148,7 +148,7 @@ def _write(
                     "app": source.app.name,
                     "operator": operator,
                     "params": source.manifest["params"],
-                    "workload": {key: source.manifest[key] for key in keys},
+                    "workload": {key: dict(source.manifest)[key] for key in keys},
                     "code_digest": registry.code_digest(source.app),
                     "content_digest": digest,
                     "rows": int(digest.partition(":")[0]),
