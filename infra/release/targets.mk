@@ -31,7 +31,7 @@ DENY := $(BUILD)/cargo/bin/cargo-deny
 $(DENY):
 	@echo "release: building cargo-deny (a few minutes)"
 	@MAKEFLAGS= cargo install --quiet --locked --debug --root $(BUILD)/cargo cargo-deny@0.20.2
-CRATES := $(DENY) --locked --log-level error --config infra/release/deny.toml
+CRATES := $(DENY) --locked --all-features --log-level error --config infra/release/deny.toml
 
 # zig links against an old glibc (manylinux2014), and for other processors. maturin builds each wheel from the source
 # distribution, and refuses one that needs more than its tag allows.
