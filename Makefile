@@ -151,10 +151,7 @@ test-e2e: setup
 # and rarely find more. The full tests also run whole executors under random schedules (shuttle).
 # timeout wraps each test binary, because ending cargo would leave the binary running; cargo prints the name of a test
 # after a minute. --foreground lets Ctrl-C reach the binaries. MAKEFLAGS is empty, because cargo is no sub-make.
-LIMITED = MAKEFLAGS= cargo $(OPTIMIZED) --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
-# The full tests run longer than they build.
-OPTIMIZED :=
-test-runtime-full test-models-full: OPTIMIZED := --config profile.dev.opt-level=1
+LIMITED = MAKEFLAGS= cargo --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
 LOOM = $(LIMITED) --workspace --lib --features loom
 .PHONY: test-runtime test-runtime-full test-models test-models-full
 test-runtime: | fit

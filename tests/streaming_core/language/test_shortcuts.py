@@ -213,7 +213,7 @@ def two_rows(row, state, out):
         (lambda bids: bids.select(cost=(i64, lambda row: row.price)), "cannot store a float in select.cost"),
         (lambda bids: bids.key_by(every=2).distinct(), "process takes one stream whose key"),
         (lambda bids: bids.process(changes_queue, Latest, Bid), r"a loop over state.rows cannot call its popleft\(\)"),
-        (lambda bids: bids.process(assigns_row, Latest, Bid), "cannot assign to one in a loop over state.rows"),
+        (lambda bids: bids.process(assigns_row, Latest, Bid), "cannot assign to kept in a loop over state.rows"),
         (lambda bids: bids.process(over_number, Latest, Bid), r"a loop goes over range\(...\), a queue or text"),
         (
             lambda bids: bids.process(lacks_field, Latest, Numbered),
