@@ -1,5 +1,6 @@
 """The locks of requirements: hashes, no addresses, and versions that agree. The environment has what they name."""
 
+import csv
 import re
 import subprocess
 import sys
@@ -72,9 +73,10 @@ def test_environment_lacks_only_the_packages_that_the_table_leaves_out():
 def test_each_file_of_the_environment_belongs_to_one_package():
     owners = defaultdict(set)
     for distribution in distributions():
-        for path in distribution.files or ():
-            if path.suffix == ".py" and not path.as_posix().startswith(".."):
-                owners[path.as_posix()].add(canonicalize_name(distribution.name))
+        name = canonicalize_name(distribution.name)  # it parses the metadata
+        for path, *_ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
+            if path.endswith(".py") and not path.startswith(".."):
+                owners[path].add(name)
     assert "pyspark/__init__.py" in owners
     shared = {path: names for path, names in owners.items() if len(names) > 1}
     assert {
