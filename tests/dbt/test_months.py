@@ -31,7 +31,7 @@ with marts.spark(home, "test"):
         getattr(test_months, step)(home)
         result = marts._marts(home, months.changed(home))
         seen[step] = test_months.observed(home) | {"failed": [
-            ran.node.name for ran in result.result if str(ran.status) not in ("success", "pass", "no-op")
+            outcome.node.name for outcome in result.result if str(outcome.status) not in ("success", "pass", "no-op")
         ]}
     marts._build(home, is_documented=True)  # after models that are incremental
 json.dump(seen, open(sys.argv[1], "w"))
