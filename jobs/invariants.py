@@ -211,7 +211,7 @@ def broken(spark: SparkSession, app: App, results: Results) -> list[list[str]]:
         views[number] = views_of(folder / "oracle", folder / "workload")
         queries += [(number, label, sql) for label, sql in app.required_invariants("total", case.params).items()]
     violations = evaluate(spark, queries, views)
-    return [[name for (n, name), of_name in violations.items() if n == number and of_name.count] for number in views]
+    return [[name for (n, name), v in violations.items() if n == number and v.count] for number in views]
 
 
 # Spark has no unsigned integers. It reads them as the next larger type.

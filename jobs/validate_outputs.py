@@ -444,7 +444,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
 
     judged = {name: _judged(subjects, joined) for name, subjects in completed.items()}
     subjects = [judged[cell["cell"]] for cell in plan["cells"] if cell["cell"] in judged]
-    violations = violations_of(spark, subjects)
+    results = violations_of(spark, subjects)
 
     evidence_rows: list[tuple[Subject, str, list[dict]]] = []  # without their events
     by_name = {subject.cell["cell"]: index for index, subject in enumerate(subjects)}
@@ -461,7 +461,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
         result.add(cell, "completed", "equal", expected_rows=1, actual_rows=1)
         evidence_rows += _tables(result, subject, joined)
         evidence_rows += _invariants(
-            result, subject, {name: of_name for (of, name), of_name in violations.items() if of == index}
+            result, subject, {name: violations for (of, name), violations in results.items() if of == index}
         )
 
     numbers: dict[Path, set[int]] = {}

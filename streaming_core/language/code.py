@@ -69,9 +69,8 @@ class _Objects:
 
     def __init__(self, app: str, *known: Any):
         self._app, self._where = app, ""
-        self._known = {
-            id(value): (number, value) for number, value in enumerate(known)
-        }  # objects that live keep their ids
+        # Objects that live keep their ids.
+        self._known = {id(value): (number, value) for number, value in enumerate(known)}
         self._waiting: list[tuple[Any, str]] = []
 
     def digest(self, value: Any) -> str:

@@ -113,8 +113,8 @@ def test_outputs_errors_and_states_agree(kind, alone, outcome, drawn):
 def without_errors(app, table):
     """The events that come to something where those before them do."""
     machine = Interpreter(app, {})
-    kept = [not isinstance(row, str) for row in until_error(machine, table)]
-    return renumbered(table.filter(pa.array(kept)))
+    is_right = [not isinstance(row, str) for row in until_error(machine, table)]
+    return renumbered(table.filter(pa.array(is_right)))
 
 
 @pytest.mark.slow

@@ -72,12 +72,12 @@ def row(spark: SparkSession, app: str, sources: Sequence[Path], tasks: int) -> t
     stages = cluster.figures(pass_)
     first, sink = (sum(figure.cpu for name, figure in stages if name == stage) for stage in ("events", "sink"))
     others = sum(figure.cpu for name, figure in stages if name not in ("events", "sink"))
-    taken = {name: after[name] - before[name] for name in after}
+    cost = {name: after[name] - before[name] for name in after}
     yardstick = yardstick_of(compiled.program, opened)
     loop = min(loop_seconds(yardstick) for _ in range(3))
-    whole = sum(taken.values())
-    seconds = (first, others, sink, taken["python"] - first - others - sink, taken["java"], whole, loop)
-    return (app, tasks, opened.rows, *(f"{1e6 * spent / opened.rows:.2f}" for spent in seconds), f"{whole / loop:.1f}",
+    whole = sum(cost.values())
+    seconds = (first, others, sink, cost["python"] - first - others - sink, cost["java"], whole, loop)
+    return (app, tasks, opened.rows, *(f"{1e6 * value / opened.rows:.2f}" for value in seconds), f"{whole / loop:.1f}",
             f"{wall:.1f}")  # fmt: skip
 
 

@@ -63,12 +63,12 @@ def doubled(row, out):
 def ranked(row, state, out):
     """Numbers a row by how many of the last rows of its auction were cheaper, and older by less than 20."""
     number = 0
-    for kept in state.rows:
-        if kept.price < row.price and row.ts - kept.at < 20:
+    for bid in state.rows:
+        if bid.price < row.price and row.ts - bid.at < 20:
             number += 1
-    for kept in state.rows:
+    for bid in state.rows:
         for other in state.rows:
-            if kept.price > other.price:
+            if bid.price > other.price:
                 number += 100
     state.rows.append(price=row.price, at=row.ts)
     if len(state.rows) > 3:
@@ -115,11 +115,11 @@ def expected_doubled(rows):
 def expected_ranked(rows):
     latest = defaultdict(list)
     for row in rows:
-        kept = latest[row["auction"]]
-        number = sum(other_row["price"] < row["price"] and row["ts"] - other_row["ts"] < 20 for other_row in kept)
-        number += 100 * sum(first["price"] > second["price"] for first in kept for second in kept)
-        kept.append(row)
-        del kept[:-3]
+        last = latest[row["auction"]]
+        number = sum(other_row["price"] < row["price"] and row["ts"] - other_row["ts"] < 20 for other_row in last)
+        number += 100 * sum(first["price"] > second["price"] for first in last for second in last)
+        last.append(row)
+        del last[:-3]
         yield (*row.values(), number)
 
 
@@ -174,15 +174,15 @@ def test_compiled_operators_match_plain_python(operator, seed, in_loop):
 
 
 def changes_queue(row, state, out):
-    for kept in state.rows:
-        state.n += kept.at
+    for bid in state.rows:
+        state.n += bid.at
         state.rows.popleft()
 
 
 def assigns_row(row, state, out):
-    for kept in state.rows:
-        kept = 3
-        state.n += kept
+    for bid in state.rows:
+        bid = 3
+        state.n += bid
 
 
 def over_number(row, state, out):
@@ -213,7 +213,7 @@ def two_rows(row, state, out):
         (lambda bids: bids.select(cost=(i64, lambda row: row.price)), "cannot store a float in select.cost"),
         (lambda bids: bids.key_by(every=2).distinct(), "process takes one stream whose key"),
         (lambda bids: bids.process(changes_queue, Latest, Bid), r"a loop over state.rows cannot call its popleft\(\)"),
-        (lambda bids: bids.process(assigns_row, Latest, Bid), "cannot assign to kept in a loop over state.rows"),
+        (lambda bids: bids.process(assigns_row, Latest, Bid), "cannot assign to bid in a loop over state.rows"),
         (lambda bids: bids.process(over_number, Latest, Bid), r"a loop goes over range\(...\), a queue or text"),
         (
             lambda bids: bids.process(lacks_field, Latest, Numbered),
