@@ -147,12 +147,15 @@ def charts(experiment: Experiment) -> list[list[Chart]]:
 
 
 def about(chart: Chart, machine: str) -> str:
-    """`gs, sl; 1,000 to 100,000 events; a processor, 2 cores`: the applications, events and machine of a chart."""
-    apps = ", ".join(sorted({str(row["app"]) for row in chart.rows}))
-    counts = [row["events"] for row in chart.rows if "events" in row]
-    ends = sorted({min(counts), max(counts)})
-    events = " to ".join(f"{count:,}" for count in ends)
-    return f"{apps}; {events} event{'s' * (ends != [1])}; {machine}"
+    """`gs, sl; 1,000 to 100,000 events; a processor, 2 cores`: the applications, events and machine of a chart.
+
+    Rows that a model expects have no events.
+    """
+    parts = [", ".join(sorted({str(row["app"]) for row in chart.rows}))]
+    if counts := {row["events"] for row in chart.rows if "events" in row}:
+        ends = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
+        parts.append(f"{ends} event{'s' * (counts != {1})}")
+    return "; ".join([*parts, machine])
 
 
 def points(chart: Chart) -> list[dict[str, Any]]:

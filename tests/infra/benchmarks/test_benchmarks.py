@@ -305,6 +305,14 @@ def test_unmeasured_points_are_not_drawn(home):
     assert "energy an event" not in text
 
 
+def test_a_chart_of_what_a_model_expects_names_no_events(home):
+    expected = {name: value for name, value in row("rlas", 1e6, result="simulated").items() if name != "events"}
+    measured(home, "2026-01-01T00:00:00Z", [experiment("servers", [expected], [plot(x="way", loop=False)])])
+    text, svgs = benchmarks.render(home)
+    assert len(svgs) == 1
+    assert "gs; a processor" in Outline(text).text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", THEMES)
 def test_page_violates_no_accessibility_rule(home, theme):
