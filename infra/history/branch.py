@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from infra import checkout
-from infra.history.archive import VERSIONS, history, is_history
+from infra.history.archive import VERSIONS, history, is_history, write_member
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.process import ending
 from streaming_core.regression.home import RUN_ID, Home
@@ -141,7 +141,8 @@ def restore(home: Home, repository: Path = checkout.ROOT) -> str:
         if foreign := [member.name for member in members if not (member.isreg() and is_history(member.name))]:
             raise BadInput(f"branch {HISTORY}: {foreign[0]!r} is not a path of the history; remove it there")
         missing = [member for member in members if not (home.root / member.name).exists()]
-        archive.extractall(home.root, missing, filter="data")
+        for member in missing:
+            write_member(archive, member, home.root)
     return f"{len(missing)} of {len(members)} files of {HISTORY} added to LOCKSTEP_HOME"
 
 

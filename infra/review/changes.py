@@ -11,10 +11,10 @@ import io
 import json
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 from infra.checkout import LOCK_FILE, ROOT
 from infra.hosts import build
@@ -90,12 +90,12 @@ def since(ref: str) -> Changes:
 
 def _unpack(commit: str, folder: Path) -> None:
     """Write the engine of a commit, without its runtime, into a folder."""
-    command = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", "archive", commit, build.PACKAGE]
+    command = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", "archive", "--format=zip", commit, build.PACKAGE]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise CommandFailed(f"git archive {commit}: {' '.join(done.stderr.decode(errors='replace').split())}")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    with ZipFile(io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder)
 
 
 def _codes(tree: Path) -> dict[str, list[str]]:
