@@ -147,7 +147,7 @@ class _Objects:
     def _text(self, code: CodeType) -> Any:
         """Return the lines of a function, or its code if there are none."""
         linecache.checkcache(code.co_filename)
-        # From Python 3.13 on, "<string>" has the lines of `python -c`, which are not those of a function that exec made.
+        # From Python 3.13 on, "<string>" has the lines of `python -c`, not those of a function that exec made.
         lines = [] if code.co_filename == "<string>" else linecache.getlines(code.co_filename)
         ends = [end for part in _codes(code) for _, end, _, _ in part.co_positions() if end]
         if text := "".join(lines[code.co_firstlineno - 1 : max(ends, default=len(lines))]):
