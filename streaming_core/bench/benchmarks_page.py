@@ -19,7 +19,8 @@ from streaming_core.bench.race.results import VERSION, check, read
 from streaming_core.bench.suite import SUITES
 from streaming_core.errors import BadInput
 
-CHOICE, ENGINES = "scaling", "engines"  # the suites that fill the tables of applications and of other engines
+# The suites that fill the tables of applications and of other engines.
+CHOICE, ENGINES = "scaling", ("engines", "nexmark")
 THREADS = (1, 2, 4, 16)  # the columns of the table of applications, where a result or the model has them
 FACTS = (
     "command", "build", "made_at", "seconds", "cells", "threads", "repetitions", "host", "topology", "conditions",
@@ -90,7 +91,7 @@ def pages(folder: Path) -> dict[str, str]:
 
 def papers(results: Sequence[str]) -> list[str]:
     """The names of results that are those of a paper."""
-    return [name for name in results if _of(name) not in (CHOICE, ENGINES)]
+    return [name for name in results if _of(name) not in (CHOICE, *ENGINES)]
 
 
 def claims_of(result: Result) -> dict[str, list[Line]]:
@@ -163,10 +164,11 @@ def _main(results: dict[str, Result]) -> Iterator[str]:
         )
     for name in papers([*results]):
         yield from _paper(name, results[name])
-    if engines := results.get(ENGINES):
+    if races := {name: result for name in ENGINES if (result := results.get(name))}:
         yield OTHERS
-        yield from _table(*_engines(engines))
-        yield f"Measured at {engines['build']} on {wording.machine(engines)}. [Details](benchmarks/{ENGINES}.md)\n"
+        yield from _table(*_engines([*races.values()]))
+        for name, result in races.items():
+            yield f"Measured at {result['build']} on {wording.machine(result)}. [Details](benchmarks/{name}.md)\n"
     yield "## Limits\n"
     yield from _limits(results)
 
@@ -258,10 +260,10 @@ def _words(result: Result) -> Iterator[str]:
         yield words.most_common(1)[0][0]
 
 
-def _engines(result: Result) -> tuple[list[str], list[list[str]]]:
+def _engines(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """The table of other engines: each beside our fastest way with as many cores."""
     lines = []
-    for experiment in result["experiments"]:
+    for experiment in (experiment for result in results for experiment in result["experiments"]):
         for heat in dict.fromkeys(row["heat"] for row in experiment["rows"]):
             rows = [row for row in equal_rows(experiment["rows"]) if row["heat"] == heat and "executor" in row]
             ours = best(row for row in rows if row["executor"] in ("transactional", "pooled", "pinned"))

@@ -74,3 +74,8 @@ def test_engines_that_cannot_run_are_left_out_and_listed(folder):
 
 def ways(heat: Heat) -> list[tuple[str, int]]:
     return [(spec.executor, spec.threads) for spec in heat.ways]
+
+
+def test_page_shows_no_suite_without_claims_as_a_paper():
+    without = [name for name in suite.SUITES if not any(one.claims for one in suite.load(name).experiments)]
+    assert not benchmarks_page.papers(without)
