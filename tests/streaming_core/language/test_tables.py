@@ -1,6 +1,7 @@
 """The rows of tables before the first event: all readers of an application refuse the same ones alike."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -175,12 +176,13 @@ def failing(key, params):
     return {"balance": 1 // params["zero"]}
 
 
-def test_commands_refuse_an_invalid_initial_row_in_one_line(tmp_path, monkeypatch, capfd):
+def test_commands_refuse_an_invalid_initial_row_in_one_line(tmp_path, monkeypatch, capfd, request):
     from streaming_core.cli import main
 
     app = registry.load("sl")
     workload.write(app, {}, 20, 1, tmp_path / "w")
-    monkeypatch.setitem(vars(app.tables[0]), "init", failing)
+    request.addfinalizer(partial(object.__setattr__, app.tables[0], "init", app.tables[0].init))
+    object.__setattr__(app.tables[0], "init", failing)  # the table is frozen
     for what, out in (("oracle", "o"), ("run", "r")):
         monkeypatch.setattr(
             "sys.argv", ["streaming-core", what, "sl", "--input", str(tmp_path / "w"), "--out", str(tmp_path / out)]
