@@ -123,7 +123,9 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
 def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
     for number in range(first, first + 10):
         kind = random.Random(number).choice(KINDS)
-        drawn = Drawn.of(kind, number, tmp_path / str(number))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        drawn = Drawn.of(kind, number, folder)
         if drawn.outputs is None:
             with pytest.raises(RunFailed, match=r"operator \w+ failed at event \d+"):
                 cluster.run_pass(spark, drawn.pass_.prepared, drawn.pass_)
