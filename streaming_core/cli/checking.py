@@ -17,7 +17,7 @@ app = typer.Typer()
 @app.command(
     epilog=examples(
         "streaming-core oracle wc --input wc-events --out wc-oracle",
-        "streaming-core oracle wc --data lines.csv --out wc-oracle",
+        "streaming-core oracle wc --data lines.csv --out lines-oracle",
         "streaming-core oracle wc --input wc-events --mode compiled --out wc-compiled",
     )
 )

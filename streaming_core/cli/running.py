@@ -32,8 +32,8 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "streaming-core run wc --data lines.csv --threads 2 --out wc-run",
-        "streaming-core run wc --input wc-events --threads 2 --executor pooled --repetitions 3 --out wc-pooled",
+        "streaming-core run wc --input wc-events --threads 2 --executor pooled --repetitions 3 --out wc-run",
+        "streaming-core run wc --data lines.csv --threads 2 --out lines-run",
         "streaming-core run wc --input wc-events --executor pinned --rate 50000 --out wc-rate",
     )
 )

@@ -177,7 +177,8 @@ def _missing(app: App, stream: Stream, field: str, column: str) -> str:
     similar = difflib.get_close_matches(column.lower(), [name.lower() for name in columns], 1)
     suggestion = next((name for name in columns if similar and name.lower() == similar[0]), "COLUMN")
     if sources.kind == "csv" and len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
-        return f"{fault}; its only column is {columns[0]!r}: set --separator to the character between the columns"
+        between = "name the character between the columns with --separator of `lockstep import`"
+        return f"{fault}; its only column is {columns[0]!r}: {between}"
     name = _field(stream.name, field)
     return f"{fault}; its columns: {_few(columns)}. Name the right one with --map {name}={suggestion}"
 

@@ -245,7 +245,7 @@ def test_removal_of_the_lease_on_another_machine_ends_the_keeper(server):
 @pytest.mark.slow
 def test_server_for_other_machines_has_the_address_of_the_setting(server):
     """Any address of 127/8 is this machine, and only pyspark's name for loopback is special."""
-    url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.secret": "hush"})
+    url = server.start("a", master="local[1]", settings={"spark.driver.host": "127.0.0.2", "spark.app.note": "hush"})
     assert url.startswith("sc://127.0.0.2:")
     lease = server.client_lease("a")
     assert version_of(url, lease.token) == pyspark.__version__
@@ -255,7 +255,7 @@ def test_server_for_other_machines_has_the_address_of_the_setting(server):
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.2"}
     # A client of another process: the session's mode is a setting of the process.
     client = "import sys; from pyspark.sql import SparkSession; s = SparkSession.builder.remote(sys.stdin.read())"
-    client += ".getOrCreate(); print(s.conf.get('spark.app.secret'), s.range(3).count())"
+    client += ".getOrCreate(); print(s.conf.get('spark.app.note'), s.range(3).count())"
     done = subprocess.run([sys.executable, "-c", client], input=lease.client_url, capture_output=True, text=True)
     assert done.stdout == "hush 3\n", done.stderr
 

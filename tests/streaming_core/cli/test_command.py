@@ -442,6 +442,7 @@ def examples():
 def test_examples_in_the_help_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    (tmp_path / "lines.csv").write_text("ts,line\n1,the quick brown fox\n2,the lazy dog\n")
     written = set()
     for words in examples():
         out = words[words.index("--out") + 1] if "--out" in words else None
