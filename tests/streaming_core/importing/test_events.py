@@ -388,7 +388,7 @@ REFUSED = [
     ({"a.csv": "Ts,size\n"}, ["a.csv"], {}, "its columns: Ts, size. Name the right one with --map ts=Ts"),
     ({"a.csv": "ts,size,price,paid,name\n"}, ["a.csv"], {}, "no column 'items' for the field items (u8s)"),
     ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "the column names, but looks like a row: 1, 2, 3, true, x"),
-    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': name the character between the columns with"),
+    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': name the character between the columns"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give one character"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"mapping": {"weight": "size"}},
      "--map weight=...: the events of orders have no field 'weight'; fields: ts, size, price, paid, name, items"),
