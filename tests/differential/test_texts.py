@@ -158,10 +158,11 @@ def specification(kind, expression, row):
 
 
 def rows_of(r, ops, count):
+    """Rows of each operation in turn, with each number in turn."""
     for seq in range(count):
-        op = ops[seq % len(ops)]
+        op, n = ops[seq % len(ops)], NUMBERS[seq // len(ops) % len(NUMBERS)]
         b = r.choice((r.choice(TEXTS), bytes(r.choice(b"an A 9") for _ in range(r.randrange(4)))))
-        yield {"seq": seq, "op": op, "a": r.choice(TEXTS), "b": b, "n": r.choice(NUMBERS), "m": r.choice(NUMBERS)}
+        yield {"seq": seq, "op": op, "a": r.choice(TEXTS), "b": b, "n": n, "m": r.choice(NUMBERS)}
 
 
 def table(rows):
@@ -171,8 +172,8 @@ def table(rows):
 # All expressions take half a minute to compile.
 @pytest.fixture(scope="module", params=some([16, 1]), ids=["some", "all"])
 def ops(request):
-    errors = [op for op, (_, e) in enumerate(EXPRESSIONS) if e in ("a[n]", "int(a)", "float(a)")]
-    return sorted({*errors, *range(0, len(EXPRESSIONS), request.param)})
+    always = [op for op, (_, e) in enumerate(EXPRESSIONS) if e in ("a[n]", "int(a)", "float(a)", "a.find(b, n)")]
+    return sorted({*always, *range(0, len(EXPRESSIONS), request.param)})
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ def text_equal(left, right):
 def text_search(text, part, start):
     """Position of the first occurrence of a part at or after start, or -1."""
     at = bound(text, start)
-    while at + part[1] <= text[1]:
+    while at <= text[1] - part[1]:  # a start may be so large that a sum would wrap
         if same_bytes(text[0] + at, part[0], part[1]):
             return at
         at += 1
