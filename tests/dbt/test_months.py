@@ -15,7 +15,7 @@ from tests.dbt.raw_runs import specs, write_runs
 JANUARY = ("20250110T020000Z-00000001", "20250111T020000Z-00000002")
 FEBRUARY = "20250210T020000Z-00000003"
 BESIDE = "20250211T020000Z-00000004"
-MARTS = ("cells", "verdicts", "throughput", "latency")
+MARTS = ("cells", "verdicts", "throughput", "latency", "quality")
 
 # Runs steps of a test in one process, because a Spark server takes as long as a build.
 STEPS = """

@@ -83,7 +83,15 @@ def test_workloads_of_every_application_are_small_and_valid(name):
 def test_every_kind_has_an_application():
     by_name = cases_of("scalejoin", SMALL)[0].keys() | cases_of("hashtag", ["blanks", "bytes"])[0].keys()
     by_name |= cases_of("tp", ["choices_2"])[0].keys() | cases_of("wordcount", ["uneven"])[0].keys()
-    assert by_name == set(SMALL) - {"late"}  # the next test
+    assert by_name == set(SMALL) - {"late", "nulls"}  # the next tests
+
+
+def test_fields_that_may_be_null_are_null(package):
+    holes = NARROW.replace('"narrow"', '"holes"').replace("n: i64", "n: i64 | None").replace("n: i8", "n: i64 | None")
+    (package / "holes.py").write_text(holes)
+    nulls = cases_of("holes", ["nulls"])[0]["nulls"]
+    assert len({*column(nulls, "n")} - {None}) >= 1 < column(nulls, "n").count(None)
+    assert None not in column(nulls, "x")
 
 
 def test_rows_are_late_if_the_source_declares_a_delay(package):
