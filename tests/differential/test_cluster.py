@@ -41,7 +41,7 @@ def figures(drawn: Drawn) -> list[Figures]:
     return [Figures.of(json.loads(path.read_text())) for path in paths]
 
 
-@pytest.mark.parametrize("number", seeds(1, 170))
+@pytest.mark.parametrize("number", seeds(1, 40))
 @pytest.mark.parametrize("kind", ["windowed", "dataflow"])
 @pytest.mark.slow
 def test_drawn_program_in_shares_equals_the_oracle(tmp_path, kind, number):
@@ -122,7 +122,7 @@ def checkpoint_of(drawn: Drawn, spec: RunSpec, first: int) -> tuple[pa.Table, Dr
     return pa.concat_tables(outputs), pass_, json.loads(standing)["counters"]["dropped"]
 
 
-@pytest.mark.parametrize("number", seeds(1, 120))
+@pytest.mark.parametrize("number", seeds(1, 30))
 @pytest.mark.parametrize("kind", some(["windowed", "dataflow"]))
 def test_shares_continue_from_a_checkpoint_of_any_executor(tmp_path, kind, number):
     drawn = Drawn.of(kind, number, tmp_path)

@@ -110,13 +110,13 @@ def few_kinds_of(name):
     return [kind for kind in kinds_of(name) if kind != "large"]
 
 
-def ways(*executors):
-    """Every application on every choice of strategies that is a result, and thread counts."""
+def ways():
+    """Every application on every choice of strategies that is a result."""
     return [
-        (name, *way)
-        for executor in executors or ENGINE_EXECUTORS
+        (name, strategy)
+        for executor in ENGINE_EXECUTORS
         for name in applications(executor)
-        for way in itertools.product(strategies(executor, registry.load(name)), (1, 2, 3, 8))
+        for strategy in strategies(executor, registry.load(name))
     ]
 
 
@@ -203,18 +203,19 @@ def test_pairwise_rows_cover_every_pair_of_options(axes):
     assert most * next_most <= len(rows) <= 2 * most * next_most
 
 
-# Spinning threads have a test of their own below. Beside other processes, as in a parallel test run, they keep the
-# threads that they wait for off the cores.
+# Each choice of strategies with each thread count. Kinds of keys, punctuations, batches and idle strategies take turns.
+# A thread that spins or yields to seven others on few cores is slow.
+IDLES = ("yield", "park", "spin")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
-def test_every_way_equals_the_interpreter_in_full(cases, name, strategy, threads):
-    # A thread that yields to seven others on few cores is slow.
-    idles = ("yield", "park") if threads < 8 else ("park",)
-    # Over the thread counts each batch size meets most of them.
-    turns = itertools.islice(itertools.cycle(itertools.product(idles, (512, 3000))), threads, None)
-    punctuations = (1, 7, 500, 100_000) if strategy["executor"] == "transactional" else (500,)  # others have none
-    for kind, punctuation, batch in itertools.product(kinds_of(name), punctuations, (1, 7, 256)):
-        idle, block = next(turns)
+@pytest.mark.parametrize(("number", "name", "strategy"), [(n, *way) for n, way in enumerate(ways())], ids=label)
+def test_every_way_equals_the_interpreter(cases, number, name, strategy):
+    kinds = kinds_of(name)
+    for turn, threads in enumerate((1, 2, 3, 8), number):
+        kind, idle = kinds[turn // len(CUTS) % len(kinds)], IDLES[turn % len(IDLES)] if threads < 8 else "park"
+        punctuation, batch, block = CUTS[turn % len(CUTS)]
+        punctuation = punctuation if strategy["executor"] == "transactional" else 500  # others have none
         spec = RunSpec.parse(
             {"app": name, "threads": threads, "punctuation": punctuation, "batch": batch, "idle": idle, **strategy}
         )
@@ -235,13 +236,6 @@ def check_the_longest_interval(case, strategy, threads):
 def test_interval_of_100_000_events_equals_the_interpreter_in_full(cases, name, strategy):
     for kind, threads in itertools.product(("hot", "even"), (1, 2, 3, 8)):
         check_the_longest_interval(cases(name, kind, 100_700), strategy, threads)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "strategy", "threads"), [way for way in ways() if way[2] == 2], ids=label)
-def test_spinning_threads_equal_the_interpreter_in_full(cases, name, strategy, threads):
-    spec = RunSpec.parse({"app": name, "threads": threads, "idle": "spin", **strategy})
-    cases(name, "small", EVENTS // 10).check(spec, 100)
 
 
 @pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])

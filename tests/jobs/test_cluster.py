@@ -119,7 +119,7 @@ def test_cell_on_spark_equals_the_oracle(spark, write_case, tmp_path, app, event
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 500, 10))
+@pytest.mark.parametrize("first", range(0, 50, 10))
 def test_drawn_programs_on_spark_equal_the_oracle(spark, tmp_path, first):
     for number in range(first, first + 10):
         kind = random.Random(number).choice(KINDS)
