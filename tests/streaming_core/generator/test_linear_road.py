@@ -154,7 +154,7 @@ def test_requests_accompany_a_report_and_fill_the_fields_of_their_type(params):
     assert (TRAVEL in events["type"]) == (ratio > 0 and not full(params)["no_type4"])
 
 
-@pytest.mark.parametrize("params", ROADS[:2])
+@pytest.mark.parametrize("params", ROADS[1:3])
 @pytest.mark.slow
 def test_an_accident_is_two_vehicles_standing_at_one_position(params):
     events = repetition(params)

@@ -91,6 +91,7 @@ FUNCTIONS = [
     name
     for name in api.__all__
     if callable(member := getattr(api, name)) and member.__module__.rpartition(".")[2] not in ("dates", "work")
+    if name != "decimal_text"  # as those of dates: operator code, whose errors are Python's
 ]
 PLAUSIBLE = {
     "fn": ("work", "keep", "keep_all", "of_row", "lambda row: row.k > 1"), "state": ("State", "(State, State)"),
