@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reports.history import gate
@@ -262,7 +263,7 @@ class History:
         return warehouse.rows(self.home, table, run_id) or []
 
     def mart(self, name: str) -> list[Row]:
-        """All rows of a mart; [] if dbt has not built it."""
+        """All rows of a mart; [] if dbt has not built it; raises BadInput if a file of it is damaged."""
         folder = self.home.root / "warehouse" / "marts" / name
         while True:
             try:
@@ -270,6 +271,9 @@ class History:
                 return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
             except FileNotFoundError:  # dbt has replaced it meanwhile
                 continue
+            except (OSError, pa.ArrowException) as error:
+                why = str(error).strip().partition("\n")[0]
+                raise BadInput(f"{folder}: {why}; `lockstep warehouse rebuild` makes it again") from None
 
 
 def _unloaded(status: Status, record: dict | None) -> dict:

@@ -7,6 +7,7 @@ from reports.history import History, human_micros, human_rate, short
 from reports.history.cell import OUTCOMES
 from reports.history.text import short_json, words
 from reports.views.cell import _remote, _topology
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.dbt.raw_runs import GREEN, RED, expected_verdict, specs, write_runs
 from tests.reports import past_runs
@@ -58,6 +59,14 @@ def test_run_shows_its_checks_before_it_is_loaded(tmp_path):
     assert run.counts["different"] == 1
     assert run.counts["equal"] > 0
     assert run.counts["failed"] == 1
+
+
+def test_damaged_mart_is_named_with_the_command_that_makes_it_again(tmp_path):
+    folder = tmp_path / "warehouse" / "marts" / "cells"
+    folder.mkdir(parents=True)
+    (folder / "part-00000.parquet").write_text("not parquet")
+    with pytest.raises(BadInput, match=rf"^{folder}: .*; `lockstep warehouse rebuild` makes it again$"):
+        History(Home(tmp_path)).mart("cells")
 
 
 def test_rates_and_durations_are_readable():
