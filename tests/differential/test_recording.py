@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
+from streaming_core.language.record import VALID
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import recording
 from streaming_core.run.comparison import diff
@@ -22,20 +24,30 @@ from tests.differential.test_dataflows import EVENT, subject
 WAYS = [fields for executor in ("pooled", "pinned", "morsel") for fields in strategies(executor)]
 
 
+def values(row, record):
+    """The values of a row's fields, or of a tuple of them; None for one that is null."""
+    of = (
+        dict(zip(record.resolve({}).event[0], row, strict=True)).get
+        if isinstance(row, tuple)
+        else partial(getattr, row)
+    )
+    return (of(name) if of(VALID + name, True) else None for name in record.fields)
+
+
 def watched(app, events):
     """The rows that each operator takes and emits while the oracle interprets the whole application."""
     oracle = Interpreter(app, {})
     inputs, outputs = {}, {}
     for step in oracle._steps:
-        name, seq, fields = step.operator.name, step.seq, list(step.operator.output.fields)
+        name, seq = step.operator.name, step.seq
         inputs[name], outputs[name] = [], []
 
-        def take(row, take=step.take, rows=inputs[name], names=tuple(step.operator.input.fields)):
-            rows.append((row.seq, *(getattr(row, field) for field in names)))
+        def take(row, take=step.take, rows=inputs[name], record=step.operator.input):
+            rows.append((row.seq, *values(row, record)))
             take(row)
 
-        def append(row, append=step.rows.append, rows=outputs[name], names=tuple(fields), seq=seq):
-            rows.append((seq[0], *(row if isinstance(row, tuple) else (getattr(row, field) for field in names))))
+        def append(row, append=step.rows.append, rows=outputs[name], record=step.operator.output, seq=seq):
+            rows.append((seq[0], *values(row, record)))
             append(row)
 
         step.take, step.namespace["_append"] = take, append
