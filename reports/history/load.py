@@ -6,8 +6,10 @@ verdict that its files allow, and figures if it was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -268,12 +270,22 @@ class History:
         while True:
             try:
                 files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
-                return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+                with readable(folder):
+                    return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
             except FileNotFoundError:  # dbt has replaced it meanwhile
                 continue
-            except (OSError, pa.ArrowException) as error:
-                why = str(error).strip().partition("\n")[0]
-                raise BadInput(f"{folder}: {why}; `lockstep warehouse rebuild` makes it again") from None
+
+
+@contextmanager
+def readable(mart: Path) -> Iterator[None]:
+    """Raise BadInput for a damaged file of a mart that is read during the block."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        why = str(error).strip().partition("\n")[0].rstrip(".")
+        raise BadInput(f"{mart}: {why}; `lockstep warehouse rebuild` makes it again") from None
 
 
 def _unloaded(status: Status, record: dict | None) -> dict:
