@@ -77,5 +77,5 @@ def ways(heat: Heat) -> list[tuple[str, int]]:
 
 
 def test_page_shows_no_suite_without_claims_as_a_paper():
-    without = [name for name in suite.SUITES if not any(one.claims for one in suite.load(name).experiments)]
+    without = [name for name in suite.SUITES if not any(e.claims for e in suite.load(name).experiments)]
     assert not benchmarks_page.papers(without)
