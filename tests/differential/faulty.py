@@ -47,7 +47,8 @@ class Faulty(Interpreter):
             def holds(condition, places, extra, among=lambda row: row):
                 return places if condition is None else condition(*map(among, places), request, *extra)
 
-            rows = [row for table in self.tables.values() for row in table]
+            tables = self.tables.values()
+            rows = [row for table in tables for row in (table.values() if isinstance(table, dict) else table)]
             now = {id(row): copy.deepcopy(row) for row in rows}
 
             def operate(change, row, others, extra, accepted, among=lambda row: now[id(row)]):

@@ -87,7 +87,7 @@ def test_compiled_loop_equals_the_oracle(tmp_path, number):
 
 
 # Conditions, and modifications by rows that the same transaction changes.
-FAULTY = "0_44"
+FAULTY = "0_13"
 ALONE = Way((("executor", "transactional"),), threads=1, punctuation=1, batch=1, block=1, idle="yield")
 
 
