@@ -269,11 +269,15 @@ class History:
         folder = self.home.root / "warehouse" / "marts" / name
         while True:
             try:
-                files = sorted(path for path in folder.rglob("*.parquet") if path.name[0] not in "._")
                 with readable(folder):
-                    return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+                    return [row for path in mart_files(folder) for row in pq.ParquetFile(path).read().to_pylist()]
             except FileNotFoundError:  # dbt has replaced it meanwhile
                 continue
+
+
+def mart_files(mart: Path) -> list[Path]:
+    """The Parquet files of a mart, without those that Spark is writing."""
+    return sorted(path for path in mart.rglob("*.parquet") if path.name[0] not in "._")
 
 
 @contextmanager

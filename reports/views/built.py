@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from reports.history.load import readable
+from reports.history.load import mart_files, readable
 from reports.history.run import Run
 from streaming_core.regression.home import Home
 from streaming_core.storage import left_json, write_json
@@ -145,6 +145,5 @@ def _label(unique_id: str) -> str:
 
 def _rows(home: Home, mart: str) -> int | None:
     folder = home.root / "warehouse" / "marts" / mart
-    paths = [path for path in folder.rglob("*.parquet") if path.name[0] not in "._"]
     with readable(folder):
-        return sum(pq.read_metadata(path).num_rows for path in paths) if folder.is_dir() else None
+        return sum(pq.read_metadata(path).num_rows for path in mart_files(folder)) if folder.is_dir() else None
