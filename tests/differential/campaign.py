@@ -41,8 +41,8 @@ from tests.differential import dataflows, generated, test_dataflows, test_genera
 from tests.differential.case import Events
 from tests.differential.streams import SEED, Stream
 
-PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 500, "transaction": 140}
-WAYS = 24  # of a program at least, all different
+PROGRAMS = {"windowed": 140, "failing": 40, "dataflow": 140, "unordered": 140, "transaction": 140}
+WAYS = 72  # of a program, all different; nine tenths of a program's time go into its compilation
 # Those that keep to the order of events; no_lock is a bound.
 SCHEMES = [scheme for scheme in ENGINE_EXECUTORS["transactional"].axes()["scheme"] if scheme != "no_lock"]
 CHANNELS = ENGINE_EXECUTORS["pinned"].axes()["channel"]
