@@ -1,6 +1,6 @@
 SELECT auction, bidder, ts, extra, 908 * price AS price,
-    CASE WHEN ts // 3600000 % 24 BETWEEN 8 AND 18 THEN 'dayTime'
-        WHEN ts // 3600000 % 24 <= 6 OR ts // 3600000 % 24 >= 20 THEN 'nightTime'
+    CASE WHEN hour(make_timestamp(ts * 1000)) BETWEEN 8 AND 18 THEN 'dayTime'
+        WHEN hour(make_timestamp(ts * 1000)) <= 6 OR hour(make_timestamp(ts * 1000)) >= 20 THEN 'nightTime'
         ELSE 'otherTime' END AS bid_time_type,
     len(extra) - len(replace(extra, 'c', '')) AS c_counts
 FROM bid

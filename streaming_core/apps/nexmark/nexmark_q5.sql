@@ -1,6 +1,6 @@
 WITH hops AS (
-    SELECT auction, unnest(range(ts // 2000 * 2000 + 2000, ts // 2000 * 2000 + 12000, 2000)) AS window_end
-    FROM bid
+    SELECT auction, unnest(range(first, first + 10000, 2000)) AS window_end
+    FROM (SELECT auction, floor(ts / 2000)::BIGINT * 2000 + 2000 AS first FROM bid)
 ), counts AS (
     SELECT auction, window_end, count(*) AS num
     FROM hops

@@ -1,3 +1,3 @@
 SELECT auction, price, bidder, extra, ts
 FROM bid
-QUALIFY price = max(price) OVER (PARTITION BY ts // 10000)
+QUALIFY price = max(price) OVER (PARTITION BY floor(ts / 10000))
