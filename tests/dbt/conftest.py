@@ -56,7 +56,7 @@ def python(home: Home, *command: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "LOCKSTEP_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
     environment.pop("SPARK_REMOTE", None)
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=1800)
 
 
 def warehouse(home: Home, command: str) -> subprocess.CompletedProcess:
