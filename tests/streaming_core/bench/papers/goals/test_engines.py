@@ -43,7 +43,7 @@ def test_engines_race_with_lockstep_and_their_results_are_checked(folder):
     assert "affinity on 2 threads" in conclusion
     assert "handwritten on 1 thread" in conclusion
     page = "\n".join(benchmarks_page._figures(experiment["rows"], ["app", "way", "cores", "threads"]))
-    assert "| x hand-written |" in page
+    assert "| x loop | threads that worked | x hand-written |" in page
 
 
 @pytest.mark.slow
